@@ -1,0 +1,48 @@
+"""Measure, steer and reproduce what softmax temperature does to a network's representations.
+
+The names below load on first use, so that `import thermocline` and `thermocline --help` do not import torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from thermocline.data import load as load
+    from thermocline.measure import MEASURES as MEASURES
+    from thermocline.measure import capture as capture
+    from thermocline.record import load_rows as load_rows
+    from thermocline.report import render as render
+
+_HOMES = {"load": "data", "MEASURES": "measure", "capture": "measure", "load_rows": "record", "render": "report"}
+_MODULES = (
+    "data", "detect", "geometry", "measure", "moments", "nets", "probes", "record", "report", "run", "softmax", "spec", "train",
+)  # fmt: skip
+    [
+        "data",
+        "detect",
+        "geometry",
+        "measure",
+        "moments",
+        "nets",
+        "probes",
+        "record",
+        "report",
+        "run",
+        "softmax",
+        "spec",
+        "train",
+    ]
+)
+__all__ = [*_HOMES, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"thermocline.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"thermocline.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'thermocline' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

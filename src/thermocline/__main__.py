@@ -1,0 +1,5 @@
+"""`python -m thermocline`."""
+
+from thermocline.cli import main
+
+main()

@@ -1,0 +1,198 @@
+"""The command line: one verb a task. Nothing heavy is imported until a verb needs it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from thermocline import spec
+from thermocline.spec import InputError
+
+if TYPE_CHECKING:
+    from thermocline.run import Progress
+
+out, err = Console(), Console(stderr=True)
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Measure, steer and reproduce what softmax temperature does to a network's representations.",
+)
+
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
+DataDir = Annotated[str | None, typer.Option(help="Where local copies of named data sets lie, as NAME.npz.")]
+
+
+def main() -> None:
+    """Run the command line: bad input is one line and exit code 2, a failed computation exit code 1."""
+    warnings.showwarning = lambda message, *_, **__: err.print(f"[yellow]warning:[/] {escape(str(message))}")
+    try:
+        app(prog_name="thermocline")
+    except InputError as error:
+        _fail(str(error), code=2)
+    except OSError as error:
+        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), code=2)
+    except RuntimeError as error:
+        if type(error).__name__ != "Diverged":
+            raise
+        _fail(f"training stopped: {error}. What was measured so far is kept.", code=1)
+
+
+def _fail(message: str, *, code: int) -> None:
+    err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    sys.exit(code)
+
+
+@app.command()
+def demo(
+    to: Annotated[Path, typer.Option("--out", help="Folder for the two runs and their report.")] = Path("demo"),
+    jobs: Annotated[int | None, typer.Option(help="Runs side by side (default: one a core, two at most).", min=1)] = None,
+) -> None:
+    """See what temperature does: train two small nets on built-in data, T = 1 and T = 1000, and compare them."""
+    from thermocline.experiments import demo as experiment
+    from thermocline.run import follow_all
+
+    jobs = jobs or min(os.cpu_count() or 1, 2)
+    _show(follow_all(experiment.RUNS, to, jobs=jobs, device="cpu"), again=f"thermocline demo --out {to}")
+    _conclude([to / run.name for run in experiment.RUNS], to / "report.html")
+
+
+@app.command()
+def train(
+    data: Annotated[
+        str, typer.Option(help="Data set, e.g. runes, cifar100, folder:DIR (see: thermocline list data).")
+    ] = "runes",
+    net: Annotated[str, typer.Option(help="Architecture, e.g. mlp, resnet18 (see: thermocline list nets).")] = "mlp",
+    temperature: Annotated[float, typer.Option(help="Softmax temperature of the loss.")] = 1.0,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of initialisation, sampling and augmentation.")] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any setting, as path=value (see: thermocline list settings).")
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")] = None,
+    data_dir: DataDir = None,
+    device: Device = "auto",
+) -> None:
+    """Train one net at a temperature, measuring as it goes. The same command continues an interrupted run."""
+    what = spec.replace(spec.Run(), {"data.name": data, "net.name": net, "train.temperature": temperature, "seed": seed})
+    if epochs is not None:
+        what = spec.replace(what, {"train.epochs": epochs})
+    what = spec.parse(spec.replace(what, {"data.ood": tuple(ood or ())}), set_ or ())
+    from thermocline.run import follow
+
+    directory = to or Path("runs") / what.name
+    _show(follow(what, directory, device=device, data_dir=data_dir), again="the same command")
+    _conclude([directory], directory / "report.html")
+
+
+@app.command()
+def report(
+    runs: Annotated[list[str], typer.Argument(help="Run directories, or folders of them.", metavar="RUN...")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    figures: Annotated[Path | None, typer.Option(help="Also write every figure into this folder, as SVG.")] = None,
+) -> None:
+    """Compare runs on one self-contained HTML page, with verdicts in words."""
+    from thermocline.report import render
+
+    _table(runs)
+    render(runs, output, figures=figures)
+    out.print(f"report: [bold]{output}[/]", highlight=False)
+    if figures:
+        out.print(f"figures: [bold]{figures}[/]", highlight=False)
+
+
+KINDS = ("data", "nets", "measures", "settings", "experiments")
+
+
+@app.command("list")
+def list_(kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = "") -> None:
+    """Show what can be named: data sets, nets, measures, settings, experiments."""
+    for one in [kind] if kind else KINDS:
+        if one not in KINDS:
+            raise spec.unknown("list", one, KINDS)
+        table = Table(title=one, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0))
+        for cells in _entries(one):
+            table.add_row(*map(escape, cells))
+        out.print(table, "")
+
+
+def _entries(kind: str) -> Iterable[tuple[str, ...]]:
+    """The rows of one listing."""
+    if kind == "settings":
+        for path, type_, default, help_ in spec.describe():
+            yield path, type_, f"default {default}", help_
+    elif kind == "experiments":
+        package = importlib.import_module("thermocline.experiments")
+        for file in sorted(Path(package.__path__[0]).rglob("[!_]*.py")):
+            module = importlib.import_module(f"thermocline.experiments.{file.stem}")
+            claim, _, cost = (module.__doc__ or "").strip().partition("\n\n")
+            yield file.stem, claim, cost.strip()
+    elif kind == "measures":
+        from thermocline.measure import MEASURES
+
+        for name, one in MEASURES.items():
+            yield name, *one.explain().values()
+    else:
+        yield from importlib.import_module(f"thermocline.{kind}").NAMES.items()
+
+
+def _show(events: Iterable[Progress], *, again: str) -> None:
+    """Draw progress with a rate and an ETA for every run; on Ctrl-C say how to go on."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(), TextColumn("eta"), TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
+    )  # fmt: skip
+    with Bars(*columns, console=err) as bars:
+        tasks = {}
+        try:
+            for event in events:
+                if event.run not in tasks:
+                    tasks[event.run] = bars.add_task(escape(event.run), total=None, note="", rate="")
+                task = tasks[event.run]
+                note = escape(event.note) if event.phase in ("loading", "failed") else ""
+                bars.update(task, note=f"{event.phase} {note}")
+                if event.total:
+                    bars.update(task, completed=event.step, total=event.total)
+                    speed = bars.tasks[task].speed
+                    bars.update(task, rate=f"{speed:.0f} steps/s" if speed else "")
+                if event.phase == "finished":
+                    total = bars.tasks[task].total or 1
+                    bars.update(task, completed=total, total=total)
+        except KeyboardInterrupt:
+            bars.stop()
+            err.print(f"interrupted; what is done is kept, and {again} goes on from there", highlight=False)
+            raise typer.Exit(130) from None
+
+
+def _conclude(directories: list[Path], page: Path) -> None:
+    """The table in the terminal, then the page."""
+    from thermocline.report import render
+
+    _table(directories)
+    try:
+        out.print(f"report: [bold]{render(directories, page)}[/]", highlight=False)
+    except InputError as error:
+        out.print(f"no report page: {escape(str(error))}", highlight=False)
+
+
+def _table(directories: Iterable[str | Path]) -> None:
+    from thermocline.record import find_runs, load_run
+    from thermocline.report import summary, terminal
+
+    out.print(terminal(summary([load_run(path) for path in find_runs(directories)])))

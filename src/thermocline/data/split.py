@@ -1,0 +1,89 @@
+"""Images and labels resident on a device, and the batches taken from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from thermocline.data import augmentation
+from thermocline.spec import InputError
+
+
+class Batch(NamedTuple):
+    """Some images, normalised, with their labels and where in the split they stand."""
+
+    images: Float[Tensor, "b c h w"]
+    labels: Int[Tensor, "b"]
+    indices: Int[Tensor, "b"]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Part of a data set as uint8 images on one device, with the normalisation its networks were trained under."""
+
+    images: UInt8[Tensor, "n c h w"]
+    labels: Int[Tensor, "n"]
+    name: str
+    classes: int
+    mean: Float[Tensor, "c"]
+    std: Float[Tensor, "c"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def size(self) -> int:
+        """Pixels a side."""
+        return self.images.shape[-1]
+
+    @property
+    def channels(self) -> int:
+        """1 for gray, 3 for RGB."""
+        return self.images.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the images are."""
+        return self.images.device
+
+    def take(
+        self,
+        indices: Int[Tensor, "b"],
+        *,
+        dtype: torch.dtype = torch.float32,
+        augment: str = "none",
+        generator: torch.Generator | None = None,
+    ) -> Batch:
+        """The samples at these indices, augmented, then normalised: (x / 255 - mean) / std."""
+        indices = indices.to(self.device, torch.int64)
+        images = self.images[indices]
+        if augment != "none":
+            if generator is None:
+                raise InputError(f"augment={augment!r} draws random numbers; give it a generator")
+            images = augmentation.augment(images, augment, generator=generator)
+        return Batch(self._normalise(images, dtype), self.labels[indices], indices)
+
+    def batches(self, size: int, *, dtype: torch.dtype = torch.float32) -> Iterator[Batch]:
+        """All samples in order, `size` at a time; the last batch may be shorter."""
+        if size < 1:
+            raise InputError(f"a batch holds at least one image, got size={size}")
+        for start in range(0, len(self), size):
+            here = slice(start, min(start + size, len(self)))
+            indices = torch.arange(here.start, here.stop, device=self.device)
+            yield Batch(self._normalise(self.images[here], dtype), self.labels[here], indices)
+
+    def to(self, device: str | torch.device) -> Split:
+        """The same split on another device."""
+        tensors = {name: getattr(self, name).to(device) for name in ("images", "labels", "mean", "std")}
+        return replace(self, **tensors)
+
+    def _normalise(self, images: Tensor, dtype: torch.dtype) -> Tensor:
+        # In half precision the two steps would each round; the result is rounded once instead.
+        work = torch.promote_types(dtype, torch.float32)
+        mean, std = (v.to(work)[:, None, None] for v in (self.mean, self.std))
+        return ((images.to(work) / 255 - mean) / std).to(dtype)

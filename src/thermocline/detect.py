@@ -1,0 +1,111 @@
+"""Out-of-distribution detectors. A score is higher the more in-distribution a sample looks.
+
+Every detector is `.fit(features, logits, labels)` on in-distribution training data, then
+`.score(features, logits)`; it reads what it needs and ignores the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from thermocline import softmax
+from thermocline.moments import Moments
+
+
+class MSP:
+    """Maximum softmax probability: a confident net is taken to be at home.
+
+        s(x) = max_k softmax_T(e(x))_k                                        [hendrycks2017baseline, Sec. 3]
+
+    A net trained at temperature T means its probabilities at that T.
+    """
+
+    def __init__(self, *, temperature: float = 1.0) -> None:
+        self.temperature = temperature
+
+    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> MSP:
+        """Nothing to learn."""
+        return self
+
+    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+        """Higher is more in-distribution."""
+        return softmax.softmax(logits, temperature=self.temperature).amax(1)
+
+
+class NECO:
+    """Neural-collapse detector: the share of a feature's norm inside the main subspace of the training features.
+
+        s(x) = ||P z|| / ||z||,   z = (h - mean) / std,   P = first k principal axes of z  [benammar2024neco, Sec. 4]
+
+    `dim` is k, or the fraction of training variance the k axes must reach. `logit_factor` multiplies by the
+    largest logit, which the authors do for every architecture but ResNets.
+    """
+
+    def __init__(self, dim: int | float = 0.9, *, logit_factor: bool = False) -> None:
+        if not (dim >= 1 if isinstance(dim, int) else 0 < dim <= 1):
+            raise ValueError(f"dim is a number of axes (an int) or a variance fraction in (0, 1], got {dim!r}")
+        self.dim, self.logit_factor = dim, logit_factor
+
+    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> NECO:
+        """Learn the scaling and the principal axes from in-distribution features."""
+        covariance = (moments := Moments.of(features)).covariance(ddof=0)
+        std = covariance.diagonal().sqrt()
+        # scikit-learn's rule for a constant feature: leave its scale alone.
+        self.mean, self.std = moments.mean, torch.where(std > 0, std, 1.0)
+        variance, axes = torch.linalg.eigh(covariance / torch.outer(self.std, self.std))
+        variance, axes = variance.flip(0).clamp(min=0), axes.flip(1)
+        self.axes = axes[:, : self._count(variance)]
+        return self
+
+    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+        """Higher is more in-distribution."""
+        z = (features.double() - self.mean) / self.std
+        share = (z @ self.axes).norm(dim=1) / z.norm(dim=1).clamp(min=torch.finfo(z.dtype).tiny)
+        return share * logits.amax(1) if self.logit_factor else share
+
+    def _count(self, variance: Tensor) -> int:
+        if isinstance(self.dim, int):
+            return min(self.dim, len(variance))
+        explained = variance.cumsum(0) / variance.sum().clamp(min=torch.finfo(variance.dtype).tiny)
+        return min(int((explained < self.dim).sum()) + 1, len(variance))
+
+
+def auroc(id_scores: Float[Tensor, "n"], ood_scores: Float[Tensor, "m"]) -> Float[Tensor, ""]:
+    """The chance that a random ID sample scores above a random OOD sample, ties counting half.
+
+        P(s_id > s_ood) + P(s_id = s_ood) / 2                                 [fawcett2006roc, Sec. 7]
+
+    >>> auroc(torch.tensor([3.0, 2.0]), torch.tensor([1.0, 2.0]))
+    tensor(0.8750, dtype=torch.float64)
+    """
+    ordered = id_scores.sort().values
+    scores = ood_scores.to(ordered.dtype).contiguous()
+    below_or_equal = torch.searchsorted(ordered, scores, right=True)
+    below = torch.searchsorted(ordered, scores, right=False)
+    return 1 - (below_or_equal + below).double().mean() / (2 * len(ordered))
+
+
+def fpr_at_tpr(
+    id_scores: Float[Tensor, "n"], ood_scores: Float[Tensor, "m"], *, tpr: float, positive: Literal["id", "ood"]
+) -> Float[Tensor, ""]:
+    """The share of negatives let through at the threshold that keeps a share `tpr` of the positives.
+
+        FPR = mean(s_neg >= t),   t = the floor(tpr * n_pos)-th largest s_pos    [liang2018odin, Sec. 4]
+
+    Libraries disagree on which side is positive, and the answers differ a lot: with "ood", scores are negated.
+
+    >>> fpr_at_tpr(torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([0.0, 2.5]), tpr=0.75, positive="id")
+    tensor(0.5000, dtype=torch.float64)
+    """
+    if positive not in ("id", "ood"):
+        raise ValueError(f"positive must be 'id' or 'ood', got {positive!r}")
+    kept, other = (id_scores, ood_scores) if positive == "id" else (-ood_scores, -id_scores)
+    # 1e-9 absorbs the rounding of tpr * n (0.95 * 20 may fall just under 19).
+    count = max(math.floor(tpr * len(kept) + 1e-9), 1)
+    threshold = kept.topk(count).values[-1]
+    return (other >= threshold).double().mean()

@@ -1,0 +1,58 @@
+"""Reading a net at its taps during one forward pass."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
+
+from torch import Tensor, nn
+
+from thermocline import spec
+from thermocline.nets import Tap
+
+
+@contextlib.contextmanager
+def capture(net: nn.Module, taps: Iterable[Tap]) -> Iterator[dict[Tap, Tensor]]:
+    """The values at the taps during the one forward pass made inside the `with` block.
+
+    Raises on leaving unless every tap fired exactly once: a silent tap or a reused module has no single value.
+
+    >>> net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(inplace=True), nn.Linear(5, 2))
+    >>> with capture(net, [Tap("0"), Tap("2", at="input")]) as seen:
+    ...     logits = net(torch.randn(4, 3))
+    >>> [tuple(value.shape) for value in seen.values()]
+    [(4, 5), (4, 5)]
+    """
+    taps = list(taps)
+    seen: dict[Tap, Tensor] = {}
+    fired = dict.fromkeys(taps, 0)
+
+    def keep(tap: Tap, value: Tensor) -> None:
+        fired[tap] += 1
+        seen[tap] = tap.read(value)
+
+    def before(tap: Tap, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        keep(tap, inputs[0])
+
+    def after(tap: Tap, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        keep(tap, output)
+
+    with contextlib.ExitStack() as hooks:
+        for tap in taps:
+            module = _module(net, tap.path)
+            if tap.at == "input":
+                handle = module.register_forward_pre_hook(functools.partial(before, tap))
+            else:
+                handle = module.register_forward_hook(functools.partial(after, tap))
+            hooks.callback(handle.remove)
+        yield seen
+    if wrong := [f"{tap.path} {count} times" for tap, count in fired.items() if count != 1]:
+        raise RuntimeError(f"every tap must fire once in a capture, but: {', '.join(wrong)}")
+
+
+def _module(net: nn.Module, path: str) -> nn.Module:
+    modules = dict(net.named_modules())
+    if path not in modules:
+        raise spec.unknown("module", path, [name for name in modules if name])
+    return modules[path]

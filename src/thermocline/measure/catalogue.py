@@ -1,0 +1,208 @@
+"""The measures: one cited function each, from what the passes left behind to rows; and the registry of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from thermocline import detect, geometry, probes, softmax
+from thermocline.measure.passes import RIDGE, Scores, Seen
+from thermocline.record import Row, params
+
+RANK = {"of": "covariance", "rtol": 1e-3}  # the headline convention [masarczyk2023tunnel]
+SWEEP = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+
+
+def accuracy(seen: Seen) -> Iterator[Row]:
+    """The share of images whose largest logit is the labelled class.
+
+    (1/n) sum_i [argmax_k e_ik = y_i]                                         [masarczyk2025softmax, Sec. 2]
+    """
+    for split in ("train", "test"):
+        one = seen.passes[split]
+        yield Row(split, "", 0, "", "accuracy", "", float((one.logits.argmax(1) == one.labels).double().mean()))
+
+
+def loss(seen: Seen) -> Iterator[Row]:
+    """Cross-entropy at the training temperature, in nats.
+
+    -(1/n) sum_i log softmax_T(e_i)_{y_i}                                     [masarczyk2025softmax, Sec. 2]
+    """
+    for split in ("train", "test"):
+        one = seen.passes[split]
+        value = softmax.tempered_cross_entropy(one.logits.double(), one.labels, temperature=seen.temperature)
+        yield Row(split, "", 0, "", "loss", "", float(value))
+
+
+def logit_norm(seen: Seen) -> Iterator[Row]:
+    """The size of the logits: the root mean square norm of a logit vector.
+
+    ||M||_F / sqrt(n)                                                         [masarczyk2025softmax, Fig. 2]
+    """
+    logits = seen.passes["train"].logits.double()
+    yield Row("train", "", 0, "", "logit_norm", "", float(logits.norm() / len(logits) ** 0.5))
+
+
+def tempered_logit_norm(seen: Seen) -> Iterator[Row]:
+    """The size of the logits as the softmax sees them: small means a nearly uniform softmax.
+
+    ||M||_F / (T sqrt(n))                                                     [masarczyk2025softmax, Fig. 2]
+    """
+    for row in logit_norm(seen):
+        yield row._replace(measure="tempered_logit_norm", value=row.value / seen.temperature)
+
+
+def singular_value(seen: Seen) -> Iterator[Row]:
+    """The spectrum of a layer: how far the training images spread along each of its main directions.
+
+    sigma_i(A - mean(A)),  A = the layer's outputs, one image a row           [masarczyk2025softmax, Fig. 3]
+    """
+    for tap, row in seen.layers():
+        values = seen.spectrum(tap).tolist()
+        for index, value in enumerate(values if seen.final else values[:5]):
+            yield row("singular_value", params(index=index), value)
+
+
+def rank(seen: Seen) -> Iterator[Row]:
+    """Numerical rank of a layer: how many directions its outputs really use.
+
+    #{i : sigma_i > rtol * sigma_1}   (of=covariance: sigma_i^2)              [masarczyk2023tunnel]
+    """
+    for tap, row in seen.layers():
+        for convention in _conventions(seen):
+            value = geometry.numerical_rank(seen.spectrum(tap), **convention)
+            yield row("rank", params(**convention), float(value))
+
+
+def solution_rank(seen: Seen) -> Iterator[Row]:
+    """Numerical rank of the logits; neural collapse predicts classes - 1.
+
+    rank(M) = #{i : sigma_i(M) > rtol * sigma_1(M)}                           [masarczyk2025softmax, Tab. 1]
+    """
+    *_, (tap, row) = seen.layers()
+    for convention in _conventions(seen):
+        value = geometry.numerical_rank(seen.spectrum(tap), **convention)
+        yield row("solution_rank", params(**convention), float(value))
+
+
+def _conventions(seen: Seen) -> list[dict]:
+    return [RANK, *({"of": "features", "rtol": rtol} for rtol in SWEEP if seen.final)]
+
+
+def stable_rank(seen: Seen) -> Iterator[Row]:
+    """Energy of a layer in units of its largest direction; needs no tolerance.
+
+    sum_i sigma_i^2 / sigma_1^2                                               [rudelson2007sampling, Sec. 1]
+    """
+    for tap, row in seen.layers():
+        yield row("stable_rank", "", float(geometry.stable_rank(seen.spectrum(tap))))
+
+
+def entropy_rank(seen: Seen) -> Iterator[Row]:
+    """Effective rank of a layer: how evenly its spectrum is spread.
+
+    exp(-sum_i p_i log p_i),  p_i = sigma_i / sum_j sigma_j                   [roy2007effective, Sec. 2]
+    """
+    for tap, row in seen.layers():
+        yield row("entropy_rank", "", float(geometry.entropy_rank(seen.spectrum(tap))))
+
+
+def probe_accuracy(seen: Seen) -> Iterator[Row]:
+    """Test accuracy of a linear classifier trained on a layer's frozen outputs, on this data set.
+
+    argmax_k (W a + b)_k,  W = (S + alpha I)^-1 X^T Y                         [hoerl1970ridge, Eq. 2.1]
+    """
+    for split in ("test", *(f"{name}/test" for name in seen.ood)):
+        for depth, tap in enumerate(seen.taps, start=1):
+            value = seen.passes[split].probe_accuracy[tap]
+            yield Row(split, tap.path, depth, tap.view, "probe_accuracy", params(probe="ridge", penalty=RIDGE), value)
+
+
+def effective_depth(seen: Seen) -> Iterator[Row]:
+    """The share of the layers after which a linear probe does as well as at the end.
+
+    kappa = min{l : a_l >= 0.99 a_L} / L                                      [masarczyk2025softmax, Sec. 2.1]
+    """
+    value = probes.effective_depth(_accuracies(seen, "test"), threshold=0.99)
+    yield Row("test", "", 0, "", "effective_depth", params(threshold=0.99), float(value))
+
+
+def ood_drop(seen: Seen) -> Iterator[Row]:
+    """How much of the best layer's accuracy on other data the last layer has lost.
+
+    rho = (max_l a_l - a_L) / max_l a_l                                       [masarczyk2025softmax, Sec. 2.1]
+    """
+    for name in seen.ood:
+        value = probes.ood_drop(_accuracies(seen, f"{name}/test"))
+        yield Row(f"{name}/test", "", 0, "", "ood_drop", "", float(value))
+
+
+def _accuracies(seen: Seen, split: str) -> Tensor:
+    return torch.tensor([seen.passes[split].probe_accuracy[tap] for tap in seen.taps], dtype=torch.float64)
+
+
+def auroc(seen: Seen) -> Iterator[Row]:
+    """How well a score tells test images from other data: 0.5 is chance, 1 is perfect.
+
+    P(s_id > s_ood) + P(s_id = s_ood) / 2                                     [fawcett2006roc, Sec. 7]
+    """
+    for found in seen.scores:
+        yield _detection(seen, found, "auroc", "", detect.auroc(found.inside, found.outside))
+
+
+def fpr(seen: Seen) -> Iterator[Row]:
+    """The share of other data let through by the threshold that keeps 95 % of test images.
+
+    mean(s_ood >= t),  t = the floor(0.95 n)-th largest s_id                  [liang2018odin, Sec. 4]
+    """
+    for found in seen.scores:
+        value = detect.fpr_at_tpr(found.inside, found.outside, tpr=0.95, positive="id")
+        yield _detection(seen, found, "fpr", "," + params(tpr=0.95, positive="id"), value)
+
+
+def _detection(seen: Seen, found: Scores, measure: str, more: str, value: Tensor) -> Row:
+    head = seen.taps[-1].path
+    return Row(found.split, head, len(seen.taps), "input", measure, found.detector + more, float(value))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure: its function, what it needs, and whether it is cheap enough to follow training with."""
+
+    function: Callable[[Seen], Iterator[Row]]
+    needs: frozenset[str]
+    throughout: bool
+
+    def explain(self) -> dict[Literal["meaning", "formula", "reference"], str]:
+        """The docstring's three parts."""
+        meaning, rest = (self.function.__doc__ or "").strip().split("\n", 1)
+        formula, reference = rest.strip().rsplit("[", 1)
+        return {"meaning": meaning.strip(), "formula": formula.strip(), "reference": "[" + reference.strip()}
+
+
+def _measure(function: Callable[[Seen], Iterator[Row]], *needs: str, throughout: bool = False) -> tuple[str, Measure]:
+    return function.__name__, Measure(function, frozenset(needs), throughout)
+
+
+MEASURES: dict[str, Measure] = dict(
+    [
+        _measure(accuracy, throughout=True),
+        _measure(loss, throughout=True),
+        _measure(logit_norm, throughout=True),
+        _measure(tempered_logit_norm, throughout=True),
+        _measure(solution_rank, "moments", throughout=True),
+        _measure(rank, "moments", throughout=True),
+        _measure(stable_rank, "moments", throughout=True),
+        _measure(entropy_rank, "moments", throughout=True),
+        _measure(singular_value, "moments", throughout=True),
+        _measure(probe_accuracy, "probes", "ood"),
+        _measure(effective_depth, "probes"),
+        _measure(ood_drop, "probes", "ood"),
+        _measure(auroc, "features", "ood"),
+        _measure(fpr, "features", "ood"),
+    ]
+)

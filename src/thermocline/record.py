@@ -1,0 +1,261 @@
+"""The run directory: spec, provenance, append-only rows, checkpoint; and reading them back.
+
+    spec.json               what was asked for
+    provenance.json         versions, commit, hardware, wall time, and what each measure means
+    rows.log                one line a measured step: CRC-32, then JSON; a torn last line is dropped and said
+    rows.parquet            the same rows, written once when the run is finished
+    checkpoint.safetensors  tensors to continue from; the step is in its metadata
+    lock                    held while a process writes
+
+Importing this module does not import torch: reports are made from records alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from thermocline import spec as specs
+from thermocline.spec import InputError, Run
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Row(NamedTuple):
+    """One measured number. `depth` is the 1-based position of `layer` (0: not about a layer)."""
+
+    split: str
+    layer: str
+    depth: int
+    view: str
+    measure: str
+    params: str
+    value: float
+
+
+_ROW_SCHEMA = [
+    ("step", pa.int64()), ("split", pa.string()), ("layer", pa.string()), ("depth", pa.int32()), ("view", pa.string()),
+    ("measure", pa.string()), ("params", pa.string()), ("value", pa.float64()),
+]  # fmt: skip
+_RUN_SCHEMA = [
+    ("run", pa.string()), ("data", pa.string()), ("net", pa.string()), ("temperature", pa.float64()), ("seed", pa.int64()),
+]  # fmt: skip
+SCHEMA = pa.schema(_RUN_SCHEMA + _ROW_SCHEMA)
+
+
+def params(**values: object) -> str:
+    """The conventions behind a number as one string, in the order given.
+
+    >>> params(of="covariance", rtol=1e-3)
+    'of=covariance,rtol=0.001'
+    """
+    return ",".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items())
+
+
+class Record:
+    """A run directory held open for writing; get one from `open_run`."""
+
+    def __init__(self, path: Path, run: Run) -> None:
+        self.path, self.run = path, run
+        self._rows = dict(_read_log(path / "rows.log", repair=True))
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / "rows.parquet").exists()
+
+    def recorded(self, step: int) -> bool:
+        """Whether the rows of this step are already on disk."""
+        return step in self._rows
+
+    def append(self, step: int, rows: Iterable[Row]) -> None:
+        """Add the rows of one step, all or none of them; a step is recorded once."""
+        if self.recorded(step):
+            raise ValueError(f"step {step} is already recorded in {self.path}")
+        rows = list(rows)
+        body = json.dumps({"step": step, "rows": rows}, separators=(",", ":")).encode()
+        with open(self.path / "rows.log", "ab") as log:
+            log.write(b"%08x %s\n" % (zlib.crc32(body), body))
+            log.flush()
+            os.fsync(log.fileno())
+        self._rows[step] = rows
+
+    def save(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+        """Replace the checkpoint, atomically."""
+        from safetensors.torch import save
+
+        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        _write(self.path / "checkpoint.safetensors", save(plain, metadata={"step": str(step)}))
+
+    def load(self) -> tuple[int, dict[str, Tensor]] | None:
+        """The step and tensors of the checkpoint, if there is one."""
+        return load_checkpoint(self.path)
+
+    def provenance(self) -> dict[str, Any]:
+        """What is known of how the rows came about."""
+        path = self.path / "provenance.json"
+        return _read_json(path) if path.exists() else {}
+
+    def describe(self, facts: Mapping[str, Any]) -> None:
+        """Merge facts into the provenance."""
+        _write(self.path / "provenance.json", json.dumps({**self.provenance(), **facts}, indent=1).encode())
+
+    def finish(self) -> None:
+        """Write the Parquet table; from now on the run is finished."""
+        table = _table(self.path.name, self.run, sorted(self._rows.items()))
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        _write(self.path / "rows.parquet", sink.getvalue())
+
+
+@contextlib.contextmanager
+def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
+    """Create or reopen the directory of a run, locked against every other process."""
+    path = Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    with open(path / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"{path} is being written by another process; wait for it, or choose another directory") from None
+        file = path / "spec.json"
+        if not file.exists():
+            if strangers := sorted(p.name for p in path.iterdir() if p.name != "lock" and p.suffix != ".draft"):
+                raise InputError(f"{path} holds {strangers[0]!r} and no spec.json: not a run directory; choose an empty one")
+            _write(file, json.dumps(specs.to_json(run), indent=1).encode())
+        elif (there := _read_spec(file)) != run:
+            raise InputError(f"{path} holds another run: {_difference(there, run)}; choose another directory")
+        yield Record(path, run)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A run read back: its name, spec, provenance and rows."""
+
+    name: str
+    spec: Run
+    provenance: dict[str, Any]
+    rows: pa.Table
+    finished: bool
+
+
+def load_run(path: str | os.PathLike[str]) -> Loaded:
+    """Read one run directory, finished or not."""
+    path = Path(path)
+    if not path.is_dir():
+        raise InputError(f"no run directory at {path}")
+    if not (path / "spec.json").exists():
+        raise InputError(f"{path} is not a run directory: it has no spec.json")
+    run = _read_spec(path / "spec.json")
+    provenance = _read_json(path / "provenance.json") if (path / "provenance.json").exists() else {}
+    finished = (path / "rows.parquet").exists()
+    if finished:
+        try:
+            rows = pq.read_table(path / "rows.parquet", schema=SCHEMA)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{path / 'rows.parquet'} is damaged ({error}); delete it and run again to rebuild it") from None
+    else:
+        rows = _table(path.name, run, _read_log(path / "rows.log", repair=False))
+    return Loaded(path.name, run, provenance, rows, finished)
+
+
+def find_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Run directories among paths, folders of run directories, and glob patterns, in a stable order."""
+    found: list[Path] = []
+    for given in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
+        places = [Path(place) for place in sorted(glob.glob(os.fspath(given)))] or [Path(given)]
+        for place in places:
+            inside = sorted(file.parent for file in place.glob("*/spec.json"))
+            found += [place] if (place / "spec.json").exists() or not inside else inside
+    return list(dict.fromkeys(found))
+
+
+def load_rows(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> pa.Table:
+    """The rows of every run at these paths, as one table with the columns of `SCHEMA`."""
+    tables = [load_run(path).rows for path in find_runs(paths)]
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> tuple[int, dict[str, Tensor]] | None:
+    """The step and tensors saved in a run directory, if any. Loading executes no code from the file."""
+    from safetensors import SafetensorError, safe_open
+
+    file = Path(path) / "checkpoint.safetensors"
+    if not file.exists():
+        return None
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return int(opened.metadata()["step"]), {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  not a dict
+    except SafetensorError as error:
+        raise InputError(f"{file} is damaged ({error}); delete it to start this run again from its beginning") from None
+
+
+def _read_log(file: Path, *, repair: bool) -> list[tuple[int, list[Row]]]:
+    """The recorded steps. A torn last line was never acknowledged, so it goes; damage elsewhere is an error."""
+    if not file.exists():
+        return []
+    whole = file.read_bytes()
+    steps, good = [], 0
+    for number, line in enumerate(lines := whole.splitlines(keepends=True), 1):
+        checksum, _, body = line.rstrip(b"\n").partition(b" ")
+        if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(body):
+            if number < len(lines):
+                raise InputError(f"{file} is damaged at line {number} of {len(lines)}: its checksum does not match")
+            warnings.warn(f"{file}: the last line was cut short by a kill; that step is measured again", stacklevel=3)
+            break
+        entry = json.loads(body)
+        steps.append((entry["step"], [Row(*row) for row in entry["rows"]]))
+        good += len(line)
+    if repair and good < len(whole):
+        os.truncate(file, good)
+    return steps
+
+
+def _table(name: str, run: Run, steps: Iterable[tuple[int, list[Row]]]) -> pa.Table:
+    flat = [(step, *row) for step, rows in steps for row in rows]
+    columns = list(zip(*flat)) if flat else [[] for _ in _ROW_SCHEMA]
+    facts = [name, run.data.name, run.net.name, run.train.temperature, run.seed]
+    arrays = [pa.array([fact] * len(flat), kind) for fact, (_, kind) in zip(facts, _RUN_SCHEMA)]
+    arrays += [pa.array(column, kind) for column, (_, kind) in zip(columns, _ROW_SCHEMA)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text())
+    except ValueError as error:
+        raise InputError(f"{file} is not valid JSON ({error})") from None
+
+
+def _read_spec(file: Path) -> Run:
+    try:
+        return specs.from_json(_read_json(file))
+    except (InputError, AttributeError) as error:
+        raise InputError(f"{file} cannot be read as a spec of this version: {error}") from None
+
+
+def _difference(there: Run, here: Run) -> str:
+    path, value = next(leaf for leaf in specs.leaves(there) if leaf not in list(specs.leaves(here)))
+    return f"its {path} is {value!r}, this one's is {dict(specs.leaves(here))[path]!r}"
+
+
+def _write(file: Path, content: bytes | pa.Buffer) -> None:
+    """Write a whole file or nothing: a reader sees the old content or the new, whenever the power goes."""
+    draft = file.with_name(f".{file.name}.draft")
+    with open(draft, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(draft, file)

@@ -1,0 +1,232 @@
+"""Rows -> plain facts: one summary a run, one estimate over seeds. Standard library and pyarrow only."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from thermocline import spec as specs
+from thermocline.record import Loaded
+
+HEADLINE = ("covariance", 1e-3)
+"""The `of` and `rtol` of the rank that is put first [masarczyk2023tunnel]; the others are a sensitivity check."""
+
+# Student's t at 97.5 % for 1, 2, 3, ... degrees of freedom; beyond the table its last entry errs on the wide side.
+_STUDENT = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+# What does not change the trained network, so that runs differing only here are still alike.
+_OBSERVING = {"seed", "measures", "data.ood", "train.snapshots"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run in a few numbers, at its last measured step; None where a measure is missing."""
+
+    name: str
+    key: str
+    data: str
+    net: str
+    temperature: float
+    seed: int
+    finished: bool
+    step: int | None
+    settings: dict[str, Any]
+    classes: int | None
+    layers: int | None
+    train_accuracy: float | None
+    test_accuracy: float | None
+    solution_rank: float | None
+    solution_entropy_rank: float | None
+    solution_stable_rank: float | None
+    effective_depth: float | None
+    ood_drop: dict[str, float]
+    auroc: dict[tuple[str, str], float]
+    fpr: dict[tuple[str, str], float]
+    logit_norm: float | None
+    tempered_logit_norm: float | None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with what is known of its spread: nothing (1), the range (2), a 95 % t-interval (3 or more)."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    @property
+    def kind(self) -> str:
+        return {1: "one seed", 2: "range of 2 seeds"}.get(self.count, f"95 % t-interval, {self.count} seeds")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs alike but for the seed: the finished ones or, while there are none, the unfinished."""
+
+    temperature: float
+    members: tuple[Summary, ...]
+
+    @property
+    def label(self) -> str:
+        return f"T = {self.temperature:g}"
+
+    @property
+    def finished(self) -> bool:
+        return self.members[0].finished
+
+    def estimate(self, pick: Callable[[Summary], float | None]) -> Estimate | None:
+        return estimate(value for member in self.members if (value := pick(member)) is not None)
+
+    def first(self, pick: Callable[[Summary], Any]) -> Any:
+        return next((value for member in self.members if (value := pick(member)) is not None), None)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Groups whose comparison says something about temperature: same data, same net, no second arm among them."""
+
+    title: str
+    groups: tuple[Group, ...]
+
+
+def summary(runs: Iterable[Loaded]) -> list[Summary]:
+    """One summary a run, in the order given."""
+    return [_summary(run) for run in runs]
+
+
+def estimate(values: Iterable[float]) -> Estimate | None:
+    """Mean and spread of one number over seeds.
+
+    >>> estimate([1.0, 3.0])
+    Estimate(mean=2.0, low=1.0, high=3.0, count=2)
+    """
+    values = list(values)
+    if not values:
+        return None
+    mean, count = statistics.fmean(values), len(values)
+    if count < 3:
+        return Estimate(mean, min(values), max(values), count)
+    half = _STUDENT[min(count - 1, len(_STUDENT)) - 1] * statistics.stdev(values) / math.sqrt(count)
+    return Estimate(mean, mean - half, mean + half, count)
+
+
+def points(run: Loaded, measure: str, *, last: bool = False) -> list[dict[str, Any]]:
+    """The finite rows of one measure, in order of step; `last`: those of its last step only."""
+    rows = run.rows.filter(pc.field("measure") == measure).to_pylist()
+    rows = sorted((row for row in rows if math.isfinite(row["value"])), key=lambda row: row["step"])
+    return [row for row in rows if row["step"] == rows[-1]["step"]] if last else rows
+
+
+def parameters(text: str) -> dict[str, str]:
+    """The inverse of `record.params`, values as text.
+
+    >>> parameters("of=covariance,rtol=0.001")
+    {'of': 'covariance', 'rtol': '0.001'}
+    """
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def rank_rule(row: dict[str, Any]) -> tuple[str, float] | None:
+    """The (`of`, `rtol`) a rank was counted by."""
+    given = parameters(row["params"])
+    return (given["of"], float(given["rtol"])) if {"of", "rtol"} <= given.keys() else None
+
+
+def cases(summaries: Sequence[Summary]) -> list[Case]:
+    """Runs sorted into comparable groups; a setting that varies at one temperature (an arm) makes cases of its own."""
+    subjects: dict[tuple[Any, ...], list[Summary]] = {}
+    for one in summaries:
+        subjects.setdefault(tuple(one.settings[path] for path in _subject_paths(one)), []).append(one)
+    told_apart = _varying([members[0] for members in subjects.values()], _subject_paths(summaries[0])) if summaries else []
+    found = []
+    for members in subjects.values():
+        arms = _arm_paths(members)
+        for arm in dict.fromkeys(tuple(one.settings[path] for path in arms) for one in members):
+            alike = [one for one in members if tuple(one.settings[path] for path in arms) == arm]
+            found.append(Case(_title(alike[0], [*told_apart, *arms]), _groups(alike)))
+    return found
+
+
+def _summary(run: Loaded) -> Summary:
+    settings = dict(specs.leaves(run.spec))
+    spectrum = points(run, "singular_value", last=True)
+    depths = [row["depth"] for row in spectrum + points(run, "rank", last=True) + points(run, "probe_accuracy")]
+    layers = max(depths, default=0) or None
+    logits = sum(row["depth"] == layers for row in spectrum) if run.finished else 0
+    step = max(run.rows["step"].to_pylist(), default=None)
+    return Summary(
+        name=run.name, key=run.spec.key, data=run.spec.data.name, net=run.spec.net.name,
+        temperature=run.spec.train.temperature, seed=run.spec.seed, finished=run.finished, step=step,
+        settings=settings, classes=run.spec.data.classes or logits or None, layers=layers,
+        train_accuracy=_value(run, "accuracy", split="train"),
+        test_accuracy=_value(run, "accuracy", split="test"),
+        solution_rank=_value(run, "solution_rank", rule=HEADLINE),
+        solution_entropy_rank=_value(run, "entropy_rank", split="train", depth=layers),
+        solution_stable_rank=_value(run, "stable_rank", split="train", depth=layers),
+        effective_depth=_value(run, "effective_depth"),
+        ood_drop={_set(row): row["value"] for row in points(run, "ood_drop", last=True)},
+        auroc=_detection(run, "auroc"), fpr=_detection(run, "fpr"),
+        logit_norm=_value(run, "logit_norm", split="train"),
+        tempered_logit_norm=_value(run, "tempered_logit_norm", split="train"),
+    )  # fmt: skip
+
+
+def _value(run: Loaded, measure: str, *, rule: tuple[str, float] | None = None, **where: Any) -> float | None:
+    for row in points(run, measure, last=True):
+        if all(row[column] == value for column, value in where.items()) and rule in (None, rank_rule(row)):
+            return row["value"]
+    return None
+
+
+def _detection(run: Loaded, measure: str) -> dict[tuple[str, str], float]:
+    """Values by (set, detector); a second variant of a detector carries its parameters in its name."""
+    found: dict[tuple[str, str], float] = {}
+    for row in points(run, measure, last=True):
+        given = parameters(row["params"])
+        name = given.pop("detector", row["params"])
+        if (_set(row), name) in found:
+            name = " ".join([name, *(f"{key}={value}" for key, value in given.items())])
+        found[_set(row), name] = row["value"]
+    return found
+
+
+def _set(row: dict[str, Any]) -> str:
+    return row["split"].rsplit("/", 1)[0]
+
+
+def _subject_paths(one: Summary) -> list[str]:
+    return [path for path in one.settings if path.startswith(("data.", "net.")) and path not in _OBSERVING]
+
+
+def _arm_paths(members: Sequence[Summary]) -> list[str]:
+    """Settings that vary among runs of one temperature; one that moves only with temperature (a tuned lr) is no arm."""
+    paths = [path for path in members[0].settings if path.startswith("train.") and path not in _OBSERVING]
+    temperatures = {one.temperature for one in members}
+    varying = [_varying([one for one in members if one.temperature == at], paths) for at in temperatures]
+    return [path for path in paths if any(path in some for some in varying)]
+
+
+def _varying(summaries: Sequence[Summary], paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if len({one.settings[path] for one in summaries}) > 1]
+
+
+def _title(one: Summary, paths: Iterable[str]) -> str:
+    more = [f"{path} = {one.settings[path]}" for path in paths if path not in ("data.name", "net.name")]
+    return ", ".join([f"{one.net} on {one.data}", *more])
+
+
+def _groups(members: Sequence[Summary]) -> tuple[Group, ...]:
+    groups = []
+    for temperature in sorted({one.temperature for one in members}):
+        alike = [one for one in members if one.temperature == temperature]
+        groups.append(Group(temperature, tuple([one for one in alike if one.finished] or alike)))
+    return tuple(groups)

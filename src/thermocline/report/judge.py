@@ -1,0 +1,201 @@
+"""Facts -> verdicts in words, each computed from the numbers: as predicted, absent, reversed, or within seed noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from thermocline.report.facts import Case, Estimate, Group, Summary, cases
+
+STATUS = {
+    "present": "As predicted",
+    "absent": "No effect",
+    "reversed": "Opposite of the prediction",
+    "unclear": "Within seed noise",
+    "alone": "Nothing to compare with",
+    "caution": "Read with care",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One sentence about one claim at one temperature, and which way it falls."""
+
+    case: str
+    claim: str
+    measure: str
+    temperature: float
+    baseline: float | None
+    status: str
+    sentence: str
+
+    @property
+    def word(self) -> str:
+        return STATUS[self.status]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What high temperature is said to do to one number [masarczyk2025softmax, Sec. 2], and how to speak of it."""
+
+    title: str
+    measure: str
+    subject: str
+    pick: Callable[[Summary], float | None]
+    direction: int
+    tolerance: float
+    ceiling: float
+    digits: str
+    spell: Callable[[float], str]
+    explain: Callable[[float], str]
+    meaning: Mapping[str, str] = field(default_factory=dict)
+
+
+def verdicts(summaries: Iterable[Summary]) -> list[Verdict]:
+    """Every claim at every temperature against the lowest one of its case, after what bears on the comparison itself."""
+    return [verdict for case in cases(list(summaries)) for verdict in judge(case)]
+
+
+def judge(case: Case) -> list[Verdict]:
+    base, *hotter = case.groups
+    found = [caution for group in case.groups for caution in _cautions(case, base, group)]
+    for claim in claims(case):
+        for group in hotter or [base]:
+            status, sentence = _compare(claim, base, group) if hotter else _describe(claim, base)
+            if sentence:
+                baseline = base.temperature if hotter else None
+                found.append(Verdict(case.title, claim.title, claim.measure, group.temperature, baseline, status, sentence))
+    return found
+
+
+def claims(case: Case) -> list[Claim]:
+    """The claims that the runs of a case can speak to, with the smallest change of each that counts."""
+    members = [member for group in case.groups for member in group.members]
+    sets = list(dict.fromkeys(name for member in members for name in member.ood_drop))
+    detected = list(dict.fromkeys(name for member in members for name, detector in member.auroc if detector == "neco"))
+    return [*_shape_claims(members), *map(_drop_claim, sets), *map(_detection_claim, detected)]
+
+
+def _shape_claims(members: Sequence[Summary]) -> list[Claim]:
+    classes = next((member.classes for member in members if member.classes), None)
+    layers = next((member.layers for member in members if member.layers), None)
+    highest = max((member.solution_rank for member in members if member.solution_rank), default=1.0)
+    full = classes - 1 if classes else highest
+
+    def explain_rank(value: float) -> str:
+        return f"{value:.3g} of {full} (classes - 1)" if classes and value <= full else f"{value:.3g}"
+
+    def spell_depth(value: float) -> str:
+        return f"{value:.2f} (layer {round(value * layers, 1):g})" if layers else f"{value:.2f}"
+
+    def explain_depth(value: float) -> str:
+        return spell_depth(value).replace(")", f" of {layers})")
+
+    rank = Claim(
+        "Solution rank", "solution_rank", "the rank of the logits", lambda one: one.solution_rank,
+        -1, max(1.0, 0.02 * full), max(full, highest), ".3g", "{:.3g}".format, explain_rank,
+        {"present": "fewer directions carry the classes", "reversed": "more directions carry the classes, not fewer"},
+    )  # fmt: skip
+    depth = Claim(
+        "Effective depth", "effective_depth", "effective depth", lambda one: one.effective_depth,
+        -1, 0.5 / (layers or 20), 1.0, ".2f", spell_depth, explain_depth,
+        {"present": "fewer layers do the work", "reversed": "more layers are needed, not fewer"},
+    )  # fmt: skip
+    return [rank, depth]
+
+
+def _drop_claim(name: str) -> Claim:
+    return Claim(
+        f"OOD drop, {name}", "ood_drop", f"the share of {name} probe accuracy lost by the last layer",
+        lambda one: one.ood_drop.get(name), +1, 0.02, 1.0, ".2f", "{:.2f}".format, "{:.2f}".format,
+        {"present": "late features transfer worse", "reversed": "late features transfer better, not worse"},
+    )  # fmt: skip
+
+
+def _detection_claim(name: str) -> Claim:
+    return Claim(
+        f"Detection, {name}", "auroc", f"NECO's AUROC on {name}",
+        lambda one: one.auroc.get((name, "neco")), +1, 0.01, 1.0, ".3f", "{:.3f}".format, "{:.3f}".format,
+        {"present": "the set is easier to detect", "reversed": "the set is harder to detect, not easier"},
+    )  # fmt: skip
+
+
+def _interval(claim: Claim, value: Estimate) -> str:
+    return "" if value.count == 1 else f" [{value.low:{claim.digits}} to {value.high:{claim.digits}}]"
+
+
+def _brackets(*values: Estimate) -> str:
+    kinds = dict.fromkeys(value.kind for value in values if value.count > 1)
+    return f" In brackets: {'; '.join(kinds)}." if kinds else ""
+
+
+def _compare(claim: Claim, base: Group, group: Group) -> tuple[str, str]:
+    before, after = base.estimate(claim.pick), group.estimate(claim.pick)
+    if before is None or after is None or not (base.finished and group.finished):
+        return "", ""
+    change = after.mean - before.mean
+    status = _status(claim, before, after)
+    moved = "unchanged from" if change == 0 else "down from" if change < 0 else "up from"
+    now, then = claim.explain(after.mean) + _interval(claim, after), claim.spell(before.mean) + _interval(claim, before)
+    sentence = f"At {group.label} {claim.subject} is {now}, {moved} {then} at {base.label}"
+    if status == "absent":
+        sentence += "" if change == 0 else f", a change of less than {claim.tolerance:.2g}, which counts as none"
+    elif status == "unclear":
+        sentence += ": the intervals overlap, so these seeds do not settle it"
+    else:
+        sentence += f": {claim.meaning[status]}"
+    opinion = _second_opinion(base, group, change) if claim.measure == "solution_rank" else ""
+    return status, f"{sentence}.{opinion}{_brackets(after, before)}"
+
+
+def _status(claim: Claim, before: Estimate, after: Estimate) -> str:
+    change = after.mean - before.mean
+    if abs(change) < claim.tolerance:
+        return "absent"
+    if max(before.count, after.count) > 1 and before.low <= after.high and after.low <= before.high:
+        return "unclear"
+    return "present" if change * claim.direction > 0 else "reversed"
+
+
+def _second_opinion(base: Group, group: Group, change: float) -> str:
+    """A count above a threshold also falls when the first singular value alone grows, so it never stands alone."""
+    before = base.estimate(lambda one: one.solution_entropy_rank)
+    after = group.estimate(lambda one: one.solution_entropy_rank)
+    if before is None or after is None:
+        return ""
+    agrees = (after.mean - before.mean) * change >= 0
+    word = "Their entropy rank, which needs no threshold," if agrees else "But their entropy rank, which needs no threshold,"
+    return f" {word} goes {'the same way' if agrees else 'the other way'}: {before.mean:.3g} to {after.mean:.3g}."
+
+
+def _describe(claim: Claim, only: Group) -> tuple[str, str]:
+    value = only.estimate(claim.pick)
+    if value is None:
+        return "", ""
+    return (
+        "alone",
+        f"At {only.label} {claim.subject} is {claim.explain(value.mean)}{_interval(claim, value)}.{_brackets(value)}",
+    )
+
+
+def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
+    """What a reader must know before believing a comparison: unfinished, untrained, or more than temperature changed."""
+    found = []
+    if not group.finished:
+        found.append(f"{group.label} is unfinished, at step {group.members[0].step or 0}: it is drawn but not judged.")
+    fit = group.estimate(lambda one: one.train_accuracy)
+    if group.finished and fit and fit.mean < 0.99:
+        found.append(
+            f"{group.label} reached only {fit.mean:.1%} training accuracy: what sets it apart may be unfinished training."
+        )
+    if differing := _differing(base, group):
+        found.append(f"{group.label} differs from {base.label} in more than temperature: {', '.join(differing)}.")
+    return [
+        Verdict(case.title, "Comparison", "", group.temperature, base.temperature, "caution", sentence) for sentence in found
+    ]
+
+
+def _differing(base: Group, group: Group) -> list[str]:
+    before, after = base.members[0].settings, group.members[0].settings
+    paths = [path for path in before if path.startswith("train.") and path not in ("train.temperature", "train.snapshots")]
+    return [f"{path} {before[path]} to {after[path]}" for path in paths if before[path] != after[path]]

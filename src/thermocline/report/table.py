@@ -1,0 +1,77 @@
+"""Facts -> the comparison table: measures down, temperatures across. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from thermocline.report.facts import Case, Group, Summary
+
+Spell = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measure: a number for each temperature, and under it the interval over seeds."""
+
+    part: str
+    label: str
+    measure: str
+    cells: tuple[tuple[str, str], ...]
+
+
+def lines(case: Case) -> list[Line]:
+    """Every number worth comparing; a measure that no run has is left out."""
+    found = [
+        Line(part, label, measure, tuple(_cell(group, pick, spell) for group in case.groups))
+        for part, label, measure, pick, spell in _wanted(case)
+    ]
+    return [line for line in found if any(text for text, _ in line.cells)]
+
+
+def _cell(group: Group, pick: Callable[[Summary], float | None], spell: Spell) -> tuple[str, str]:
+    value = group.estimate(pick)
+    if value is None:
+        return "", ""
+    return spell(value.mean), f"{spell(value.low)} to {spell(value.high)}" if value.count > 1 else ""
+
+
+def _wanted(case: Case) -> Iterator[tuple[str, str, str, Callable[[Summary], float | None], Spell]]:
+    members = [member for group in case.groups for member in group.members]
+    classes = next((one.classes for one in members if one.classes), None)
+    layers = next((one.layers for one in members if one.layers), None)
+    yield "Fit", "Training accuracy", "accuracy", lambda one: one.train_accuracy, _percent
+    yield "Fit", "Test accuracy", "accuracy", lambda one: one.test_accuracy, _percent
+    of = f" (classes - 1 = {classes - 1})" if classes else ""
+    yield "Rank of the logits", f"Numerical rank{of}", "solution_rank", lambda one: one.solution_rank, _number
+    yield "Rank of the logits", "Entropy rank", "entropy_rank", lambda one: one.solution_entropy_rank, _number
+    yield "Rank of the logits", "Stable rank", "stable_rank", lambda one: one.solution_stable_rank, _number
+    of = f" (share of {layers} layers)" if layers else ""
+    yield "Depth", f"Effective depth{of}", "effective_depth", lambda one: one.effective_depth, _fraction
+    for name in dict.fromkeys(name for one in members for name in one.ood_drop):
+        yield "OOD drop", name, "ood_drop", lambda one, name=name: one.ood_drop.get(name), _fraction
+    for key in dict.fromkeys(key for one in members for key in one.auroc):
+        label = f"{key[0]}, {key[1]}"
+        yield "Detection: AUROC", label, "auroc", lambda one, key=key: one.auroc.get(key), "{:.3f}".format
+    for key in dict.fromkeys(key for one in members for key in one.fpr):
+        label = f"{key[0]}, {key[1]}"
+        yield "Detection: false positive rate", label, "fpr", lambda one, key=key: one.fpr.get(key), "{:.3f}".format
+    yield "Logit norm", "Raw", "logit_norm", lambda one: one.logit_norm, _number
+    yield "Logit norm", "Divided by T", "tempered_logit_norm", lambda one: one.tempered_logit_norm, _number
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}".replace("%", "\u202f%")
+
+
+def _fraction(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _number(value: float) -> str:
+    """Three digits or all of the whole part, without an exponent.
+
+    >>> _number(12345.6), _number(73.0), _number(0.01234)
+    ('12346', '73', '0.0123')
+    """
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"

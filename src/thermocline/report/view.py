@@ -1,0 +1,172 @@
+"""Facts -> the plain values that the page template writes. Standard library only; nothing here is HTML."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from thermocline import spec as specs
+from thermocline.record import Loaded
+from thermocline.report import judge, table
+from thermocline.report.facts import Case, Group, Summary
+from thermocline.report.judge import Claim, Verdict
+from thermocline.report.theme import Temperatures
+
+if TYPE_CHECKING:
+    from thermocline.report.figures import Figure
+
+GLYPHS = {"present": "✓", "absent": "=", "reversed": "⇄", "unclear": "?", "alone": "·", "caution": "!"}
+_COUNTED = {"absent": "absent", "reversed": "reversed", "unclear": "within seed noise"}
+_FACTS = ("command", "started", "wall_seconds", "commit", "hardware", "versions")
+
+
+def title(summaries: Sequence[Summary]) -> str:
+    subjects = list(dict.fromkeys(f"{one.net} on {one.data}" for one in summaries))
+    values = sorted({one.temperature for one in summaries})
+    heat = f"T = {values[0]:g}" if len(values) == 1 else f"T = {values[0]:g} to {values[-1]:g}"
+    return f"{subjects[0] if len(subjects) == 1 else f'{len(subjects)} pairs of net and data'}, {heat}"
+
+
+def subtitle(summaries: Sequence[Summary]) -> str:
+    """How much evidence there is."""
+    parts = [f"{len(summaries)} run{'s' if len(summaries) > 1 else ''}"]
+    for words, values in (("classes", {one.classes for one in summaries}), ("layers", {one.layers for one in summaries})):
+        if len(values) == 1 and None not in values:
+            parts.append(f"{values.pop()} {words}")
+    seeds = sorted({one.seed for one in summaries})
+    return ", ".join([*parts, f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"])
+
+
+def case(case: Case, figures: Sequence[Figure], scale: Temperatures, number: int) -> dict[str, Any]:
+    """One comparison: its verdicts as cards, its table, its figures."""
+    found = judge.judge(case)
+    return {
+        "title": case.title,
+        "lede": _lede(case, found),
+        "cautions": [verdict.sentence for verdict in found if verdict.status == "caution"],
+        "cards": [card for claim in judge.claims(case) if (card := _card(claim, case, found, scale))],
+        "legend": [scale.swatch(group.temperature) for group in case.groups],
+        "columns": [{"label": group.label, "seeds": _seeds(group)} for group in case.groups],
+        "intervals": sorted({kind for group in case.groups if (kind := _interval(group))}),
+        "tables": _tables(case),
+        "figures": [_figure(figure, number) for figure in figures],
+    }
+
+
+def chart_id(number: int, key: str, panel: int) -> str:
+    return f"chart-{number}-{key}-{panel}"
+
+
+def glossary(runs: Iterable[Loaded]) -> dict[str, dict[str, str]]:
+    """What each measure means, as the runs recorded it: meaning, formula, reference."""
+    found: dict[str, dict[str, str]] = {}
+    for run in runs:
+        for name, words in _mapping(run.provenance.get("measures")).items():
+            known = {part: str(_mapping(words).get(part) or "") for part in ("meaning", "formula", "reference")}
+            found.setdefault(name, known)
+    return found
+
+
+def settings(summaries: Sequence[Summary]) -> dict[str, Any]:
+    """What was set: shared by all runs, and what differs run by run."""
+    paths = list(summaries[0].settings)
+    differing = [path for path in paths if len({one.settings[path] for one in summaries}) > 1]
+    default = dict(specs.leaves(specs.Run()))
+    shared = [
+        {"path": path, "value": _words(value := summaries[0].settings[path]), "chosen": value != default[path]}
+        for path in paths
+        if path not in differing
+    ]
+    rows = [{"name": one.name, "values": [_words(one.settings[path]) for path in differing]} for one in summaries]
+    return {"shared": shared, "differing": differing, "rows": rows}
+
+
+def provenance(run: Loaded, one: Summary) -> dict[str, Any]:
+    """How one run was made, as far as it says."""
+    known = [(name.replace("_", " "), _fact(name, run.provenance[name])) for name in _FACTS if run.provenance.get(name)]
+    state = "finished" if one.finished else "unfinished"
+    return {"name": run.name, "state": f"{state} at step {one.step or 0}", "seed": one.seed, "heat": f"{one.temperature:g}",
+            "facts": known}  # fmt: skip
+
+
+def _lede(case: Case, found: Sequence[Verdict]) -> str:
+    judged = [verdict for verdict in found if verdict.status == "present" or verdict.status in _COUNTED]
+    if len(case.groups) == 1:
+        return f"One temperature, {case.groups[0].label}: described below, with nothing to compare it with."
+    if not judged:
+        return "No claim can be judged from these runs: what they lack is named below."
+    parts = []
+    for group in case.groups[1:]:
+        counts = Counter(verdict.status for verdict in judged if verdict.temperature == group.temperature)
+        if counts:
+            others = "".join(f", {counts[status]} {words}" for status, words in _COUNTED.items() if counts[status])
+            parts.append(f"{counts['present']} of {counts.total()} hold at {group.label}{others}")
+    return (
+        f"Of the effects that theory predicts for high temperature, compared with {case.groups[0].label}: {'; '.join(parts)}."
+    )
+
+
+def _card(claim: Claim, case: Case, found: Sequence[Verdict], scale: Temperatures) -> dict[str, Any] | None:
+    said = [verdict for verdict in found if verdict.claim == claim.title and verdict.status != "caution"]
+    meters = []
+    for group in case.groups:
+        if value := group.estimate(claim.pick):
+            number = claim.explain(value.mean).partition(" (")[0]
+            part = min(max(value.mean / claim.ceiling, 0.0), 1.0)
+            meters.append({**scale.swatch(group.temperature), "text": number, "percent": f"{100 * part:.1f}"})
+    verdicts = [
+        {"status": one.status, "word": one.word, "glyph": GLYPHS[one.status], "sentence": one.sentence,
+         "short": f"T = {one.temperature:g} {one.word[0].lower()}{one.word[1:]}"}
+        for one in said
+    ]  # fmt: skip
+    return {"title": claim.title, "meters": meters, "first": verdicts[-1:], "others": verdicts[:-1]} if meters else None
+
+
+def _figure(figure: Figure, number: int) -> dict[str, Any]:
+    panels = [
+        {"id": chart_id(number, figure.key, i), "title": panel.title, "height": panel.height, "description": panel.description}
+        for i, panel in enumerate(figure.panels)
+    ]
+    return {"key": figure.key, "title": figure.title, "sentence": figure.sentence, "measures": figure.measures,
+            "panels": panels, "missing": figure.missing, "columns": figure.columns}  # fmt: skip
+
+
+def _tables(case: Case) -> list[list[tuple[str, list[table.Line]]]]:
+    """The parts of the comparison, in two tables side by side where few temperatures leave the room."""
+    parts = [(part, list(some)) for part, some in itertools.groupby(table.lines(case), key=lambda line: line.part)]
+    if len(case.groups) > 3 or len(parts) < 2:
+        return [parts]
+    heights = list(itertools.accumulate(len(some) + 1 for _, some in parts))
+    half = min(range(1, len(parts)), key=lambda i: abs(heights[i - 1] - heights[-1] / 2))
+    return [parts[:half], parts[half:]]
+
+
+def _seeds(group: Group) -> str:
+    count = len(group.members)
+    state = "" if group.finished else ", unfinished"
+    return f"{count} seed{'s' if count > 1 else ''}{state}"
+
+
+def _interval(group: Group) -> str:
+    found = group.estimate(lambda one: one.temperature)
+    return found.kind if found and found.count > 1 else ""
+
+
+def _fact(name: str, value: Any) -> str:
+    if name == "wall_seconds" and isinstance(value, (int, float)):
+        return f"{value:.1f} s" if value < 120 else f"{value / 60:.1f} min"
+    return _words(value)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_words, value)) or "none"
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

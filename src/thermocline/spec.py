@@ -1,0 +1,288 @@
+"""What a run is: frozen, typed, JSON-able, hashed. Equal specs have equal keys.
+
+A spec knows types, ranges and closed vocabularies; whether a data set, net or measure of that name
+exists is for the module that owns the name to say. Standard library only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+import itertools
+import json
+import math
+import numbers
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+
+class InputError(ValueError):
+    """Something the user gave is wrong. The message is one line: what came, what was expected, what to change."""
+
+
+def unknown(what: str, word: str, words: Iterable[str]) -> InputError:
+    """The error for a word outside a vocabulary, naming the nearest valid one.
+
+    >>> unknown("net", "resnet81", ["mlp", "resnet18"])
+    InputError("unknown net 'resnet81'; did you mean 'resnet18'?")
+    """
+    words = list(words)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(words)}"
+    return InputError(f"unknown {what} {word!r}; {hint}")
+
+
+def setting(default: Any, help: str, **bounds: float) -> Any:
+    """A field with its help line and its bounds (`above`, `least`, `below`)."""
+    return dataclasses.field(default=default, metadata={"help": help, "bounds": bounds})
+
+
+def _check(spec: Any) -> None:
+    """Coerce and check every field against its annotation and bounds; each class below runs it when constructed."""
+    for field in fields(spec):
+        value = _coerce(field.name, getattr(spec, field.name), _hints(type(spec))[field.name])
+        _bound(field.name, value, field.metadata.get("bounds", {}))
+        object.__setattr__(spec, field.name, value)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which images, how many, and what else to test on."""
+
+    __post_init__ = _check
+    name: str = setting("runes", "data set: runes, runes:SEED, digits, cifar10, arrays:FILE.npz, folder:DIR, ...")
+    classes: int | None = setting(None, "how many classes (default: all the set has; runes: 100)", least=2)
+    size: int | None = setting(None, "pixels a side (default: the set's own; runes: 16)", least=4)
+    train: int | None = setting(None, "training images (default: all; runes: 12000)", least=1)
+    test: int | None = setting(None, "test images (default: all; runes: 3000)", least=1)
+    ood: tuple[str, ...] = setting((), "out-of-distribution sets, by data-set name")
+
+
+@dataclass(frozen=True)
+class Net:
+    """Which network. A field left at None takes the architecture's own default."""
+
+    __post_init__ = _check
+    name: str = setting("mlp", "architecture: mlp, resnet18, resnet20, ...")
+    depth: int | None = setting(None, "weight layers (mlp: 8; ResNets carry it in their name)", least=2)
+    width: int | None = setting(None, "mlp: hidden units (1024); ResNets: channels of the stem (64; resnet20: 16)", least=1)
+
+
+@dataclass(frozen=True)
+class Train:
+    """The recipe: SGD at a softmax temperature."""
+
+    __post_init__ = _check
+    epochs: int = setting(30, "passes over the training images", least=1)
+    batch: int = setting(128, "images a step", least=1)
+    lr: float = setting(0.1, "learning rate at its highest", above=0)
+    momentum: float = setting(0.9, "SGD momentum", least=0, below=1)
+    nesterov: bool = setting(False, "Nesterov momentum")
+    weight_decay: float = setting(0.0, "L2 penalty, added to the gradient", least=0)
+    schedule: Literal["constant", "step", "cosine"] = setting("cosine", "how lr falls over training")
+    milestones: tuple[float, ...] = setting((0.5, 0.75), "schedule=step: fractions of training at which lr is cut")
+    decay: float = setting(0.1, "schedule=step: what lr is multiplied by at each milestone", above=0)
+    warmup: float = setting(0.0, "epochs over which lr rises linearly from zero", least=0)
+    clip: float | None = setting(None, "largest gradient norm (default: no clipping)", above=0)
+    temperature: float = setting(1.0, "softmax temperature T of the loss", above=0)
+    head_lr: float = setting(1.0, "the head's lr as a multiple of lr", above=0)
+    head_weight_decay: float = setting(1.0, "the head's weight decay as a multiple of weight_decay", least=0)
+    augment: Literal["none", "flip", "crop", "crop+flip"] = setting("none", "augmentation of training images")
+    snapshots: int = setting(10, "times to measure while training, closer together early on", least=1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: data, net, recipe, what to measure, and the seed of everything random."""
+
+    __post_init__ = _check
+    data: Data = dataclasses.field(default_factory=Data)
+    net: Net = dataclasses.field(default_factory=Net)
+    train: Train = dataclasses.field(default_factory=Train)
+    measures: tuple[str, ...] = setting(("all",), "what to measure (see: thermocline list measures)")
+    seed: int = setting(0, "seed of initialisation, sampling and augmentation", least=0)
+
+    @property
+    def key(self) -> str:
+        """Twelve hex digits of the SHA-256 of every setting that differs from its default.
+
+        Hashing only what differs lets later versions add settings without renaming old runs; the price is
+        that a default, once released, never changes.
+        """
+        default = dict(leaves(Run()))
+        changed = {path: value for path, value in leaves(self) if value != default[path]}
+        return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def name(self) -> str:
+        """A readable directory name, unique through the key.
+
+        >>> Run(Data("runes"), Net("mlp"), Train(temperature=100), seed=2).name.rsplit("-", 1)[0]
+        'runes-mlp-T100-s2'
+        """
+        words = f"{self.data.name}-{self.net.name}"
+        slug = re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")[-60:]
+        return f"{slug}-T{self.train.temperature:g}-s{self.seed}-{self.key}"
+
+
+def leaves(spec: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting as (dotted path, value)."""
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if is_dataclass(value):
+            yield from leaves(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value
+
+
+def describe() -> Iterator[tuple[str, str, Any, str]]:
+    """Every setting as (dotted path, type, default, help line)."""
+    for path, default in leaves(Run()):
+        owner, field = _locate(path)
+        hint = _hints(owner)[field.name]
+        yield path, _spell(hint), default, field.metadata.get("help", "")
+
+
+def replace(run: Run, changes: Mapping[str, Any]) -> Run:
+    """A copy with the settings at these dotted paths changed.
+
+    >>> replace(Run(), {"train.temperature": 100}).train.temperature
+    100.0
+    """
+    for path, value in changes.items():
+        _locate(path)
+        run = _replaced(run, path.split("."), value)
+    return run
+
+
+def grid(base: Run, axes: Mapping[str, Iterable[Any]]) -> list[Run]:
+    """Every combination of the values along the axes, the last axis fastest.
+
+    >>> [(r.train.temperature, r.seed) for r in grid(Run(), {"train.temperature": [1, 100], "seed": range(2)})]
+    [(1.0, 0), (1.0, 1), (100.0, 0), (100.0, 1)]
+    """
+    return [replace(base, dict(zip(axes, values))) for values in itertools.product(*map(list, axes.values()))]
+
+
+def parse(run: Run, assignments: Iterable[str]) -> Run:
+    """Apply `--set` texts such as `train.lr=0.5`, `data.ood=digits,runes:1` or `train.clip=none`.
+
+    >>> parse(Run(), ["train.lr=0.5", "data.ood=digits,runes:1"]).data.ood
+    ('digits', 'runes:1')
+    """
+    for text in assignments:
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text!r} has no '='; write path=value, e.g. train.temperature=100")
+        owner, field = _locate(path.strip())
+        run = replace(run, {path.strip(): _parse(path.strip(), value.strip(), _hints(owner)[field.name])})
+    return run
+
+
+def to_json(run: Run) -> dict[str, Any]:
+    """Nested plain data, the inverse of `from_json`."""
+    return json.loads(json.dumps(dataclasses.asdict(run)))
+
+
+def from_json(plain: Mapping[str, Any]) -> Run:
+    """The run that `to_json` wrote; an unknown setting is an error, a missing one takes its default."""
+    run = Run()
+    for path, value in _flat(plain):
+        run = replace(run, {path: tuple(value) if isinstance(value, list) else value})
+    return run
+
+
+def _flat(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in plain.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _replaced(spec: Any, path: list[str], value: Any) -> Any:
+    if len(path) > 1:
+        value = _replaced(getattr(spec, path[0]), path[1:], value)
+    return dataclasses.replace(spec, **{path[0]: value})
+
+
+def _locate(path: str) -> tuple[type, dataclasses.Field[Any]]:
+    """The class and field behind a dotted path that ends at a leaf."""
+    valid = [name for name, _ in leaves(Run())]
+    if path not in valid:
+        raise unknown("setting", path, valid)
+    owner: type = Run
+    *parents, last = path.split(".")
+    for parent in parents:
+        owner = _hints(owner)[parent]
+    return owner, next(field for field in fields(owner) if field.name == last)
+
+
+@functools.cache
+def _hints(owner: type) -> dict[str, Any]:
+    return typing.get_type_hints(owner)
+
+
+def _spell(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return " | ".join(typing.get_args(hint))
+    if isinstance(hint, type) and typing.get_origin(hint) is None:
+        return hint.__name__
+    return str(hint).replace("NoneType", "none").replace("None", "none")
+
+
+def _coerce(name: str, value: Any, hint: Any) -> Any:
+    """The value in the annotated type, or an error; int becomes float where a float is meant, never the reverse."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is types.UnionType:
+        return None if value is None else _coerce(name, value, args[0])
+    if origin is Literal:
+        if value not in args:
+            raise unknown(name, str(value), args)
+        return value
+    if origin is tuple:
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise InputError(f"{name} takes a sequence of {args[0].__name__}, got {value!r}")
+        return tuple(_coerce(name, item, args[0]) for item in value)
+    if hint is float and isinstance(value, numbers.Real) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise InputError(f"{name} must be finite, got {value!r}")
+        return float(value)
+    if hint is int and isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    if hint in (int, float) or not isinstance(value, hint):
+        raise InputError(f"{name} takes {hint.__name__}, got {value!r}")
+    return value
+
+
+def _bound(name: str, value: Any, bounds: Mapping[str, float]) -> None:
+    if value is None:
+        return
+    for word, holds in (("above", value.__gt__), ("least", value.__ge__), ("below", value.__lt__)) if bounds else ():
+        if word in bounds and not holds(type(value)(bounds[word])):
+            raise InputError(f"{name} must be {'at least' if word == 'least' else word} {bounds[word]:g}, got {value!r}")
+
+
+def _parse(path: str, text: str, hint: Any) -> Any:
+    """The typed value of a `--set` text."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is types.UnionType:
+        return None if text.lower() == "none" else _parse(path, text, args[0])
+    if origin is tuple:
+        return tuple(_parse(path, item.strip(), args[0]) for item in text.split(",") if item.strip())
+    if hint is bool:
+        if text.lower() not in ("true", "false"):
+            raise InputError(f"{path} takes true or false, got {text!r}")
+        return text.lower() == "true"
+    if hint in (int, float):
+        try:
+            return hint(text)
+        except ValueError:
+            raise InputError(f"{path} takes {hint.__name__}, got {text!r}") from None
+    return text

@@ -1,0 +1,82 @@
+"""Detectors and their metrics against scikit-learn; ties, conventions and limits by hand."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+from sklearn.metrics import roc_auc_score, roc_curve
+from sklearn.preprocessing import StandardScaler
+
+from thermocline import detect
+
+
+def features(gen: torch.Generator, n: int, d: int = 30, scale: float = 1.0) -> torch.Tensor:
+    mix = torch.randn(6, d, generator=torch.Generator().manual_seed(5))
+    return torch.randn(n, 6, generator=gen) @ mix + scale * 0.3 * torch.randn(n, d, generator=gen) + 2
+
+
+@pytest.mark.parametrize("dim", [0.9, 0.5, 4, 30, 1.0])
+@pytest.mark.parametrize("factor", [False, True])
+def test_neco_is_scaler_then_pca(gen: torch.Generator, dim: float, factor: bool) -> None:
+    train, test = features(gen, 500), features(gen, 77)
+    train[:, 3] = 1.5  # a constant feature
+    test[:, 3] = 1.5
+    logits, test_logits, y = (
+        torch.randn(500, 4, generator=gen),
+        torch.randn(77, 4, generator=gen),
+        torch.zeros(500, dtype=torch.int64),
+    )
+    scores = detect.NECO(dim=dim, logit_factor=factor).fit(train, logits, y).score(test, test_logits)
+
+    scaler = StandardScaler().fit(train.double().numpy())
+    pca = PCA(n_components=dim if isinstance(dim, int) or dim < 1 else None).fit(scaler.transform(train.double().numpy()))
+    scaled = scaler.transform(test.double().numpy())
+    expected = np.linalg.norm(pca.transform(scaled), axis=1) / np.linalg.norm(scaled, axis=1)
+    assert np.allclose(scores, expected * test_logits.amax(1).numpy() if factor else expected, rtol=1e-6)
+
+
+def test_neco_prefers_what_it_was_fitted_on(gen: torch.Generator) -> None:
+    train, inside, outside = features(gen, 500), features(gen, 200), features(gen, 200, scale=6.0)
+    none = torch.zeros(500, 2)
+    detector = detect.NECO(dim=0.9).fit(train, none, none[:, 0].long())
+    assert detect.auroc(detector.score(inside, none[:200]), detector.score(outside, none[:200])) > 0.9
+
+
+@pytest.mark.parametrize("dim", [0, 0.0, 1.5, -2])
+def test_neco_refuses_a_bad_dim(dim: float) -> None:
+    with pytest.raises(ValueError, match="number of axes"):
+        detect.NECO(dim=dim)
+
+
+def test_msp_reads_probabilities_at_its_temperature() -> None:
+    logits = torch.tensor([[0.0, 100 * np.log(3.0)]])
+    assert np.isclose(detect.MSP(temperature=100.0).score(logits, logits), 0.75)
+
+
+few = st.lists(st.integers(0, 5), min_size=1, max_size=30)
+
+
+@given(few, few)
+def test_auroc_matches_scikit_learn_with_ties(inside: list[int], outside: list[int]) -> None:
+    expected = roc_auc_score([1] * len(inside) + [0] * len(outside), inside + outside)
+    value = detect.auroc(torch.tensor(inside, dtype=torch.float32), torch.tensor(outside, dtype=torch.float32))
+    assert np.isclose(value, expected, rtol=1e-12)
+
+
+@given(st.integers(0, 99), st.sampled_from([0.95, 0.8]))
+def test_fpr_matches_the_roc_curve(seed: int, tpr: float) -> None:
+    gen = torch.Generator().manual_seed(seed)
+    inside, outside = torch.randn(200, generator=gen) + 1, torch.randn(131, generator=gen)
+    fpr, reached, _ = roc_curve([1] * 200 + [0] * 131, torch.cat([inside, outside]), drop_intermediate=False)
+    expected = fpr[np.argmax(reached >= tpr - 1e-12)]
+    assert np.isclose(detect.fpr_at_tpr(inside, outside, tpr=tpr, positive="id"), expected)
+
+
+def test_which_side_is_positive_matters_and_must_be_said() -> None:
+    inside, outside = torch.tensor([0.0, 2.0, 2.0, 2.0]), torch.tensor([1.0, 1.0, 1.0, 1.0])
+    assert detect.fpr_at_tpr(inside, outside, tpr=1.0, positive="id") == 1.0
+    assert detect.fpr_at_tpr(inside, outside, tpr=1.0, positive="ood") == 0.25
+    with pytest.raises(TypeError):
+        detect.fpr_at_tpr(inside, outside, tpr=0.95)  # type: ignore[call-arg]

@@ -1,0 +1,170 @@
+"""Rows survive a kill at any byte, are never doubled, and damage is said."""
+
+import multiprocessing
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from thermocline import record
+from thermocline.record import Row, open_run
+from thermocline.spec import Data, InputError, Run, Train
+
+RUN = Run(train=Train(temperature=10), seed=4)
+
+
+def rows(step: int, count: int = 3) -> list[Row]:
+    return [Row("train", f"layer.{i}", i + 1, "flatten", "rank", "of=features,rtol=0.001", step + i / 7) for i in range(count)]
+
+
+def filled(path: Path, steps: int = 3) -> Path:
+    with open_run(path, RUN) as log:
+        for step in range(steps):
+            log.append(step, rows(step))
+    return path
+
+
+def values(path: Path) -> list[tuple[int, float]]:
+    table = record.load_rows(path).to_pylist()
+    return [(row["step"], row["value"]) for row in table]
+
+
+def test_rows_come_back_exactly(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a")
+    expected = [(step, row.value) for step in range(3) for row in rows(step)]
+    assert values(path) == expected
+    with open_run(path, RUN) as log:
+        log.finish()
+    assert values(path) == expected
+    table = record.load_rows(path)
+    assert table.schema.equals(record.SCHEMA)
+    first = table.to_pylist()[0]
+    assert (first["run"], first["temperature"], first["seed"], first["net"]) == ("a", 10.0, 4, "mlp")
+
+
+def test_a_kill_at_any_byte_loses_at_most_the_unfinished_step(tmp_path: Path) -> None:
+    whole = (filled(tmp_path / "whole") / "rows.log").read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    path = filled(tmp_path / "cut", steps=0)
+    for length in range(0, len(whole) + 1, 3):
+        (path / "rows.log").write_bytes(whole[:length])
+        complete = sum(end <= length for end in ends)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert len(values(path)) == 3 * complete
+        torn = length not in (0, *ends)
+        assert any("cut short" in str(w.message) for w in caught) == torn
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with open_run(path, RUN) as log:
+                for step in range(3):
+                    if not log.recorded(step):
+                        log.append(step, rows(step))
+        assert (path / "rows.log").read_bytes() == whole
+
+
+def test_damage_in_the_middle_is_an_error_not_a_loss(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a")
+    content = bytearray((path / "rows.log").read_bytes())
+    content[40] ^= 1
+    (path / "rows.log").write_bytes(content)
+    with pytest.raises(InputError, match="damaged at line 1 of 3"):
+        record.load_rows(path)
+    with pytest.raises(InputError, match="damaged at line 1 of 3"), open_run(path, RUN):
+        pass
+    assert (path / "rows.log").read_bytes() == content, "nothing is repaired away"
+
+
+def test_a_step_is_recorded_once(tmp_path: Path) -> None:
+    with open_run(filled(tmp_path / "a"), RUN) as log, pytest.raises(ValueError, match="already recorded"):
+        log.append(1, rows(1))
+
+
+def test_checkpoints_round_trip_and_damage_is_said(tmp_path: Path, gen: torch.Generator) -> None:
+    tensors = {"net.w": torch.randn(3, 5, generator=gen).T, "net.count": torch.tensor(7)}
+    with open_run(tmp_path / "a", RUN) as log:
+        assert log.load() is None
+        log.save(12, tensors)
+        loaded = log.load()
+    assert loaded is not None
+    assert loaded[0] == 12
+    assert all(torch.equal(loaded[1][name], tensors[name]) for name in tensors)
+    file = tmp_path / "a" / "checkpoint.safetensors"
+    file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(InputError, match="checkpoint.safetensors is damaged"):
+        record.load_checkpoint(tmp_path / "a")
+
+
+def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a")
+    before = (path / "rows.log").read_bytes()
+    other = Run(Data("digits"), train=Train(temperature=10), seed=4)
+    with pytest.raises(InputError, match="its data.name is 'runes', this one's is 'digits'"), open_run(path, other):
+        pass
+    assert (path / "rows.log").read_bytes() == before
+
+
+def test_a_directory_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match="thesis.tex"), open_run(tmp_path, RUN):
+        pass
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+
+def test_a_kill_before_the_spec_was_written_leaves_a_usable_directory(tmp_path: Path) -> None:
+    (tmp_path / ".spec.json.draft").write_text("{")
+    with open_run(tmp_path, RUN) as log:
+        assert not log.finished
+
+
+def _hold(path: Path, held, release) -> None:
+    with open_run(path, RUN):
+        held.set()
+        release.wait(20)
+
+
+def test_two_processes_cannot_write_one_run(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    held, release = context.Event(), context.Event()
+    other = context.Process(target=_hold, args=(tmp_path / "a", held, release))
+    other.start()
+    try:
+        assert held.wait(60)
+        with pytest.raises(InputError, match="being written by another process"), open_run(tmp_path / "a", RUN):
+            pass
+    finally:
+        release.set()
+        other.join()
+    with open_run(tmp_path / "a", RUN):
+        pass
+
+
+def test_runs_are_found_in_stores_and_patterns(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        filled(tmp_path / "store" / name, steps=1)
+    store = tmp_path / "store"
+    assert [path.name for path in record.find_runs(store)] == ["a", "b"]
+    assert [path.name for path in record.find_runs([store / "b", store])] == ["b", "a"]
+    assert [path.name for path in record.find_runs(f"{store}/*")] == ["a", "b"]
+    assert record.load_rows(store).num_rows == 6
+    assert record.load_rows([]).schema.equals(record.SCHEMA)
+    with pytest.raises(InputError, match="no run directory at"):
+        record.load_rows(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="has no spec.json"):
+        record.load_run(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"train": {"heat": 3}}'])
+def test_a_broken_spec_is_named(tmp_path: Path, content: str) -> None:
+    path = filled(tmp_path / "a")
+    (path / "spec.json").write_text(content)
+    with pytest.raises(InputError, match=r"spec\.json"):
+        record.load_run(path)
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a")
+    (path / "rows.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(InputError, match="rows.parquet is damaged"):
+        record.load_run(path)

@@ -1,0 +1,147 @@
+"""One path from a spec to rows: golden numbers, kill and resume, sweeps."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from thermocline import record, run, spec
+from thermocline.spec import Data, InputError, Net, Run, Train
+
+TINY = Run(
+    Data("runes", classes=10, size=16, train=400, test=100, ood=("runes:1", "digits")),
+    Net("mlp", depth=4, width=32),
+    Train(epochs=5, batch=100, lr=0.1, temperature=5, snapshots=4),
+)
+
+
+def final(path: Path) -> dict[tuple, float]:
+    rows = record.load_rows(path).to_pylist()
+    last = max(row["step"] for row in rows)
+    return {(r["split"], r["layer"], r["measure"], r["params"]): r["value"] for r in rows if r["step"] == last}
+
+
+def test_golden_run(tmp_path: Path) -> None:
+    """20 CPU steps gave these numbers; if one moves, the commit says from what to what, and why."""
+    rows = final(run.run(TINY, tmp_path / "a", device="cpu"))
+    golden = {
+        GOLDEN
+    }
+    for key, value in golden.items():
+        assert math.isclose(rows[key], value, rel_tol=2e-3), (key, rows[key])
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+    path = run.run(TINY, tmp_path / "a", device="cpu")
+    before = {file.name: file.stat().st_mtime_ns for file in path.iterdir() if file.name != "lock"}
+    events = list(run.follow(TINY, path, device="cpu"))
+    assert [event.phase for event in events] == ["finished"]
+    assert before == {file.name: file.stat().st_mtime_ns for file in path.iterdir() if file.name != "lock"}
+
+
+def test_provenance_says_how_the_rows_came_about(tmp_path: Path) -> None:
+    loaded = record.load_run(run.run(TINY, tmp_path / "a", device="cpu"))
+    facts = loaded.provenance
+    assert loaded.finished
+    assert loaded.spec == TINY
+    assert facts["versions"]["torch"] == torch.__version__
+    assert facts["hardware"]["cores"] == os.cpu_count()
+    assert facts["wall_seconds"] > 0
+    assert facts["device"] == "cpu"
+    assert facts["measures"]["ood_drop"]["formula"].startswith("rho")
+
+
+def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    whole = run.run(TINY, tmp_path / "whole", device="cpu")
+    steps = []
+    for attempt in range(50):
+        for event in run.follow(TINY, tmp_path / "cut", device="cpu"):
+            if event.phase == "training":
+                steps.append(event.step)
+                if len(steps) % 7 == 6 and attempt < 40:
+                    break  # the generator is closed here, as by Ctrl-C
+        else:
+            break
+    assert attempt > 2
+    assert (whole / "rows.log").read_bytes() == (tmp_path / "cut" / "rows.log").read_bytes()
+    assert (whole / "checkpoint.safetensors").read_bytes() == (tmp_path / "cut" / "checkpoint.safetensors").read_bytes()
+
+
+COMMAND = [
+    sys.executable, "-m", "thermocline", "train", "--data", "runes", "--ood", "digits", "--temperature", "5", "--device", "cpu",
+    *(w for s in ("data.classes=10", "data.train=2000", "data.test=200", "net.depth=5", "net.width=64", "train.epochs=20",
+                  "train.batch=50", "train.augment=crop", "train.snapshots=6") for w in ("--set", s)),
+]  # fmt: skip
+
+
+def test_kill_9_at_any_moment_changes_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    subprocess.run([*COMMAND, "--out", "whole"], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    log = tmp_path / "cut" / "rows.log"
+    for lines in (1, 3, 5):
+        victim = subprocess.Popen(
+            [*COMMAND, "--out", "cut"], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 120
+        while (not log.exists() or log.read_bytes().count(b"\n") < lines) and time.monotonic() < deadline:
+            assert victim.poll() is None, "finished before it could be killed: the test shows nothing"
+            time.sleep(0.002)
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        assert not (tmp_path / "cut" / "rows.parquet").exists()
+    subprocess.run([*COMMAND, "--out", "cut"], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    for name in ("rows.log", "checkpoint.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes(), name
+    tables = [record.load_rows(tmp_path / name).drop_columns("run") for name in ("whole", "cut")]
+    assert tables[0].equals(tables[1])
+
+
+def test_a_sweep_in_processes_gives_every_run(tmp_path: Path) -> None:
+    runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [1]})
+    events = list(run.follow_all(runs, tmp_path, jobs=2, device="cpu"))
+    assert {event.run for event in events if event.phase == "finished"} == {one.name for one in runs}
+    paths = run.sweep(runs, tmp_path, device="cpu")
+    assert paths == [tmp_path / one.name for one in runs]
+    table = record.load_rows(tmp_path)
+    assert set(table["temperature"].to_pylist()) == {1.0, 50.0}
+
+
+def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
+    runs = spec.grid(TINY, {"train.lr": [1e9, 0.1], "train.epochs": [1]})
+    events = []
+    with pytest.raises(RuntimeError, match="loss"):
+        events.extend(run.follow_all(runs, tmp_path, device="cpu"))
+    assert record.load_run(tmp_path / runs[1].name).finished
+    kept = record.load_run(tmp_path / runs[0].name)
+    assert not kept.finished
+    assert kept.rows.num_rows > 0, "what was measured before is kept"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data.name": "runse"}, "did you mean 'runes'"),
+        ({"data.ood": ("digit",)}, "did you mean 'digits'"),
+        ({"net.name": "mpl"}, "did you mean 'mlp'"),
+        ({"measures": ("ranks",)}, "did you mean 'rank'"),
+        ({"measures": ()}, "measures is empty"),
+    ],
+)
+def test_a_wrong_name_fails_before_anything_is_made(tmp_path: Path, change: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run.run(spec.replace(TINY, change), tmp_path / "a", device="cpu")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_missing_gpu_is_said() -> None:
+    with pytest.raises(InputError, match="no GPU"):
+        run.check(TINY, device="cuda")
+    with pytest.raises(InputError, match="did you mean 'cuda'"):
+        run.check(TINY, device="cudda")

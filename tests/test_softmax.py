@@ -1,0 +1,93 @@
+"""Temperature maths: limits, laws, and float64 oracles from scipy."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thermocline import softmax
+
+temperatures = st.sampled_from([1e-3, 0.1, 1.0, 7.0, 200.0, 1e4])
+
+
+def logits(seed: int, shape: tuple[int, ...] = (7, 11), scale: float = 5.0) -> torch.Tensor:
+    return scale * torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@given(st.integers(0, 99), temperatures)
+def test_softmax_matches_scipy(seed: int, temperature: float) -> None:
+    e = logits(seed)
+    assert torch.allclose(
+        softmax.softmax(e, temperature=temperature),
+        torch.from_numpy(scipy.special.softmax(e.numpy() / temperature, -1)),
+        atol=1e-14,
+    )
+
+
+@given(st.integers(0, 99), temperatures, st.floats(-1e3, 1e3))
+def test_shifting_logits_changes_nothing(seed: int, temperature: float, shift: float) -> None:
+    e, y = logits(seed), torch.arange(7)
+    for function in (
+        lambda z: softmax.softmax(z, temperature=1.0),
+        lambda z: softmax.entropy(z),
+        lambda z: softmax.tempered_cross_entropy(z, y, temperature=1.0),
+    ):
+        assert torch.allclose(function(e / temperature), function(e / temperature + shift), rtol=1e-9, atol=1e-9)
+
+
+@given(st.integers(0, 99), temperatures, st.floats(0.01, 100))
+def test_only_the_ratio_of_logits_to_temperature_counts(seed: int, temperature: float, factor: float) -> None:
+    e, y = logits(seed), torch.arange(7)
+    one = softmax.tempered_cross_entropy(e * factor, y, temperature=temperature * factor)
+    assert torch.allclose(one, softmax.tempered_cross_entropy(e, y, temperature=temperature), rtol=1e-10)
+
+
+@given(st.integers(0, 99), temperatures)
+def test_cross_entropy_and_entropy_match_numpy(seed: int, temperature: float) -> None:
+    e, y = logits(seed), torch.arange(7)
+    log_p = scipy.special.log_softmax(e.numpy() / temperature, -1)
+    expected = -log_p[np.arange(7), y.numpy()].mean()
+    assert math.isclose(softmax.tempered_cross_entropy(e, y, temperature=temperature), expected, rel_tol=1e-12, abs_tol=1e-300)
+    entropy = scipy.stats.entropy(np.exp(log_p), axis=-1)
+    assert np.allclose(softmax.entropy(e, temperature=temperature), entropy, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_extreme_temperatures_stay_finite_with_gradients(temperature: float, dtype: torch.dtype) -> None:
+    e = (logits(0, scale=100.0)).to(dtype).requires_grad_()
+    value = (
+        softmax.tempered_cross_entropy(e, torch.arange(7), temperature=temperature)
+        + softmax.entropy(e, temperature=temperature).sum()
+    )
+    value.backward()
+    assert torch.isfinite(value)
+    assert e.grad is not None
+    assert torch.isfinite(e.grad).all()
+
+
+def test_entropy_falls_as_beta_grows_by_the_variance() -> None:
+    """dH/dbeta = -beta Var_p(e) [protocol law 5]."""
+    e = logits(3, (11,))
+    beta = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(softmax.entropy(e * beta), beta)
+    p = softmax.softmax(e * beta.detach(), temperature=1.0)
+    variance = (p * e**2).sum() - (p * e).sum() ** 2
+    assert math.isclose(slope, -beta.detach() * variance, rel_tol=1e-10)
+
+
+def test_entropy_limits() -> None:
+    assert softmax.entropy(torch.tensor([[0.0, -math.inf, -math.inf]])) == 0
+    assert torch.allclose(softmax.entropy(torch.tensor([[0.0, 0.0, -math.inf]])), torch.tensor(2.0).log())
+    near_certain = softmax.entropy(torch.tensor([[40.0, 0.0]]))
+    assert math.isclose(near_certain, 41 * math.exp(-40), rel_tol=0.05), "-p log p would give 0 in float32"
+
+
+def test_temperature_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        softmax.softmax(torch.zeros(3), temperature=0.0)

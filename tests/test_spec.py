@@ -1,0 +1,119 @@
+"""Equal specs have equal keys; a wrong one fails at once and says what was meant."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thermocline import spec
+from thermocline.spec import Data, InputError, Net, Run, Train, grid
+
+
+def test_number_types_do_not_change_the_key() -> None:
+    assert Run(train=Train(temperature=1)).key == Run(train=Train(temperature=1.0)).key == Run().key
+    assert Run(train=Train(temperature=100)) == Run(train=Train(temperature=100.0))
+    assert isinstance(Train(temperature=2).temperature, float)
+
+
+def test_keys_are_stable_across_versions() -> None:
+    """If one of these moves, every stored run is orphaned."""
+    assert Run().key == "44136fa355b3"
+    assert (
+        Run(Data("cifar100", ood=("svhn",)), Net("resnet18"), Train(epochs=164, temperature=100), seed=3).key == "198f938a15c1"
+    )
+
+
+def test_every_setting_changes_the_key() -> None:
+    other = {"data.ood": ("digits",), "train.milestones": (0.3,), "measures": ("rank",), "train.nesterov": True}
+    words = {
+        "train.schedule": "step",
+        "train.augment": "flip",
+        "data.name": "digits",
+        "net.name": "resnet8",
+        "train.momentum": 0.5,
+    }
+    for path, value in spec.leaves(Run()):
+        new = other.get(path, words.get(path, (value or 3) + 1 if not isinstance(value, str | tuple) else None))
+        assert spec.replace(Run(), {path: new}).key != Run().key, path
+
+
+@given(
+    st.floats(1e-3, 1e4),
+    st.integers(0, 9),
+    st.sampled_from(["step", "cosine"]),
+    st.lists(st.sampled_from(["digits", "runes:1"])),
+)
+def test_json_round_trip(temperature: float, seed: int, schedule: str, ood: list[str]) -> None:
+    changes = {"train.temperature": temperature, "seed": seed, "train.schedule": schedule, "data.ood": tuple(ood)}
+    run = spec.replace(Run(), changes)
+    again = spec.from_json(json.loads(json.dumps(spec.to_json(run))))
+    assert again == run
+    assert again.key == run.key
+
+
+def test_grid_is_a_product_in_order() -> None:
+    runs = grid(Run(), {"train.temperature": [1, 100], "seed": range(3)})
+    assert [(run.train.temperature, run.seed) for run in runs] == [(t, s) for t in (1.0, 100.0) for s in range(3)]
+    assert len({run.key for run in runs}) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("train.lr=0.5", "train.lr", 0.5),
+        ("train.clip=none", "train.clip", None),
+        ("train.clip=2", "train.clip", 2.0),
+        ("train.nesterov=true", "train.nesterov", True),
+        ("data.ood=digits, runes:1", "data.ood", ("digits", "runes:1")),
+        ("data.name=arrays:a=b.npz", "data.name", "arrays:a=b.npz"),
+        ("train.milestones=0.5,0.75", "train.milestones", (0.5, 0.75)),
+    ],
+)
+def test_set_parses_by_type(text: str, path: str, value: object) -> None:
+    assert dict(spec.leaves(spec.parse(Run(), [text])))[path] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train.temprature=3", "did you mean 'train.temperature'"),
+        ("train.schedule=cosin", "did you mean 'cosine'"),
+        ("train.lr=fast", "train.lr takes float, got 'fast'"),
+        ("train.lr=nan", "lr must be finite"),
+        ("train.epochs=1.5", "train.epochs takes int"),
+        ("train.temperature=0", "temperature must be above 0"),
+        ("train.momentum=1", "momentum must be below 1"),
+        ("train.nesterov=yes", "takes true or false"),
+        ("net=mlp", "did you mean 'net.name'"),
+        ("temperature", "has no '='"),
+    ],
+)
+def test_a_typo_is_named(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("(", r"\(")) as caught:
+        spec.parse(Run(), [text])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Train(temperature="hot"),
+        lambda: Train(epochs=2.5),
+        lambda: Train(epochs=True),
+        lambda: Data(ood="digits"),
+        lambda: Run(data="runes"),
+        lambda: Net(width=0),
+    ],
+)
+def test_construction_is_typed(build) -> None:
+    with pytest.raises(InputError):
+        build()
+
+
+def test_names_are_readable_and_safe() -> None:
+    name = Run(Data("folder:/my data/../x"), train=Train(temperature=0.5)).name
+    assert "/" not in name
+    assert " " not in name
+    assert name.startswith("folder-my-data-x-mlp")
+    assert "-T0.5-s0-" in name

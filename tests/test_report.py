@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rich.console
 
 from thermocline import record, report
 from thermocline.record import Row
@@ -219,13 +221,24 @@ def test_what_weakens_a_comparison_is_said(tmp_path):
     (only,) = report.verdicts(summarise(tmp_path / "unfinished"))
     assert only.sentence == "T = 1000 is unfinished, at step 640: it is drawn but not judged."
     write_pair(tmp_path / "untrained", {"reached": 0.6})
-    assert "only 60.0% training accuracy" in judged(tmp_path / "untrained")["Comparison"].sentence
+    untrained, inaccurate, *_ = report.verdicts(summarise(tmp_path / "untrained"))
+    assert "only 60.0% training accuracy" in untrained.sentence
+    assert "reaches 54.0% test accuracy against 89.9% at T = 1" in inaccurate.sentence
 
 
 def test_one_temperature_is_described_not_judged(tmp_path):
     write(tmp_path / "cold", **COLD)
     assert {verdict.status for verdict in judged(tmp_path).values()} == {"alone"}
     assert "One temperature, T\u00a0=\u00a01" in report.render(tmp_path, tmp_path / "page.html").read_text()
+
+
+def test_the_terminal_says_the_same(tmp_path):
+    write_pair(tmp_path, data="[bold]runes[/]")
+    console = rich.console.Console(width=200, record=True, file=io.StringIO())
+    console.print(report.terminal(summarise(tmp_path)))
+    text = console.export_text()
+    assert "mlp on [bold]runes[/]" in text
+    assert "As predicted: At T = 1000 the rank of the logits is 6 of 19" in text
 
 
 def test_facts_need_neither_torch_nor_the_extra(tmp_path):

@@ -31,7 +31,17 @@ def test_golden_run(tmp_path: Path) -> None:
     """20 CPU steps gave these numbers; if one moves, the commit says from what to what, and why."""
     rows = final(run.run(TINY, tmp_path / "a", device="cpu"))
     golden = {
-        GOLDEN
+        ("train", "", "loss", ""): 1.3098707,
+        ("test", "", "loss", ""): 1.3239747,
+        ("train", "", "logit_norm", ""): 17.960782,
+        ("train", "layers.1", "stable_rank", ""): 1.9616819,
+        ("train", "layers.2", "entropy_rank", ""): 12.251476,
+        ("train", "head", "solution_rank", "of=covariance,rtol=0.001"): 10.0,
+        ("test", "layers.1", "probe_accuracy", "probe=ridge,penalty=0.001"): 0.89,
+        ("test", "", "effective_depth", "threshold=0.99"): 0.25,
+        ("digits/test", "", "ood_drop", ""): 0.25377644,
+        ("runes:1/test", "head", "auroc", "detector=neco,dim=0.9"): 0.73960333,
+        ("digits/test", "head", "auroc", "detector=msp"): 0.49337047,
     }
     for key, value in golden.items():
         assert math.isclose(rows[key], value, rel_tol=2e-3), (key, rows[key])

@@ -29,6 +29,7 @@ def test_every_setting_changes_the_key() -> None:
     words = {
         "train.schedule": "step",
         "train.augment": "flip",
+        "train.precision": "bfloat16",
         "data.name": "digits",
         "net.name": "resnet8",
         "train.momentum": 0.5,

@@ -122,3 +122,11 @@ def test_divergence_says_where_and_what_to_try(gen: torch.Generator) -> None:
 
 def test_a_set_smaller_than_a_batch_still_trains(gen: torch.Generator) -> None:
     assert run_to_end(small(), toy(gen), Train(epochs=2, batch=500, snapshots=1)) == [0, 2]
+
+
+def test_bfloat16_trains_float32_weights(gen: torch.Generator) -> None:
+    split, net = toy(gen), small("resnet8")
+    run_to_end(net, split, Train(epochs=10, batch=16, lr=0.05, precision="bfloat16"))
+    assert all(parameter.dtype == torch.float32 for parameter in net.parameters())
+    predicted = net.eval()(split.take(torch.arange(96)).images).argmax(1)
+    assert (predicted == split.labels).double().mean() > 0.95

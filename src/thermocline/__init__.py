@@ -17,22 +17,6 @@ _HOMES = {"load": "data", "MEASURES": "measure", "capture": "measure", "load_row
 _MODULES = (
     "data", "detect", "geometry", "measure", "moments", "nets", "probes", "record", "report", "run", "softmax", "spec", "train",
 )  # fmt: skip
-    [
-        "data",
-        "detect",
-        "geometry",
-        "measure",
-        "moments",
-        "nets",
-        "probes",
-        "record",
-        "report",
-        "run",
-        "softmax",
-        "spec",
-        "train",
-    ]
-)
 __all__ = [*_HOMES, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 

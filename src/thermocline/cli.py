@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -99,6 +99,27 @@ def train(
 
 
 @app.command()
+def sweep(
+    experiment: Annotated[str, typer.Argument(help="An experiment (see: thermocline list experiments).")] = "",
+    over: Annotated[list[str] | None, typer.Option(help="Values of a setting to try, as path=a,b,c; may be repeated.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of every run: path=value.")] = None,
+    jobs: Annotated[int, typer.Option(help="Runs side by side.", min=1)] = 1,
+    to: Annotated[Path, typer.Option("--out", help="Folder for the runs and their report.")] = Path("runs"),
+    data_dir: DataDir = None,
+    device: Device = "auto",
+) -> None:
+    """Train many nets: an experiment's, or every combination of the values given. The same command goes on where it stopped."""
+    runs = [spec.parse(run, set_ or ()) for run in (_experiment(experiment).RUNS if experiment else [spec.Run()])]
+    for text in over or ():
+        path, _, values = text.partition("=")
+        runs = [spec.parse(run, [f"{path}={value}"]) for run in runs for value in values.split(",")]
+    from thermocline.run import follow_all
+
+    _show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
+    _conclude([to / run.name for run in runs], to / "report.html")
+
+
+@app.command()
 def report(
     runs: Annotated[list[str], typer.Argument(help="Run directories, or folders of them.", metavar="RUN...")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
@@ -135,11 +156,9 @@ def _entries(kind: str) -> Iterable[tuple[str, ...]]:
         for path, type_, default, help_ in spec.describe():
             yield path, type_, f"default {default}", help_
     elif kind == "experiments":
-        package = importlib.import_module("thermocline.experiments")
-        for file in sorted(Path(package.__path__[0]).rglob("[!_]*.py")):
-            module = importlib.import_module(f"thermocline.experiments.{file.stem}")
-            claim, _, cost = (module.__doc__ or "").strip().partition("\n\n")
-            yield file.stem, claim, cost.strip()
+        for name in _experiments():
+            claim, _, cost = (_experiment(name).__doc__ or "").strip().partition("\n\n")
+            yield name, claim, cost.strip()
     elif kind == "measures":
         from thermocline.measure import MEASURES
 
@@ -149,14 +168,28 @@ def _entries(kind: str) -> Iterable[tuple[str, ...]]:
         yield from importlib.import_module(f"thermocline.{kind}").NAMES.items()
 
 
+def _experiments() -> dict[str, str]:
+    """Every experiment's name, as table1/cifar100-resnet18, and the module it is."""
+    root = Path(importlib.import_module("thermocline.experiments").__path__[0])
+    files = [file.relative_to(root).with_suffix("") for file in sorted(root.rglob("[!_]*.py"))]
+    return {str(file).replace("_", "-"): ".".join(("thermocline.experiments", *file.parts)) for file in files}
+
+
+def _experiment(name: str) -> Any:
+    known = _experiments()
+    if name not in known:
+        raise spec.unknown("experiment", name, known)
+    return importlib.import_module(known[name])
+
+
 def _show(events: Iterable[Progress], *, again: str) -> None:
     """Draw progress with a rate and an ETA for every run; on Ctrl-C say how to go on."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(), TextColumn("eta"), TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
+        TextColumn("{task.description}"), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
+        TextColumn("eta"), TimeRemainingColumn(compact=True), TextColumn("{task.fields[note]}"),
     )  # fmt: skip
     with Bars(*columns, console=err) as bars:
         tasks = {}

@@ -93,6 +93,8 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
     before = log.provenance().get("wall_seconds", 0.0)
     train_on, test_on, ood = _load(what.data, device, data_dir)
     net = nets.build(what.net, classes=train_on.classes, size=train_on.size, channels=train_on.channels, seed=what.seed)
+    if device.type == "cuda":
+        net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]  the layout tensor cores read
     state = train.State(net.to(device), what.train)
     if (checkpoint := log.load()) is not None:
         state.restore(*checkpoint)

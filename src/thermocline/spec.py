@@ -94,6 +94,7 @@ class Train:
     head_lr: float = setting(1.0, "the head's lr as a multiple of lr", above=0)
     head_weight_decay: float = setting(1.0, "the head's weight decay as a multiple of weight_decay", least=0)
     augment: Literal["none", "flip", "crop", "crop+flip"] = setting("none", "augmentation of training images")
+    precision: Literal["float32", "bfloat16"] = setting("float32", "of the forward pass in training; weights stay float32")
     snapshots: int = setting(10, "times to measure while training, closer together early on", least=1)
 
 

@@ -91,7 +91,9 @@ def _step(net: nn.Module, split: Split, train: spec.Train, *, seed: int, state: 
     weight = next(net.parameters())
     batch = split.take(chosen, dtype=weight.dtype, augment=train.augment, generator=generator)
     net.train()
-    loss = tempered_cross_entropy(net(batch.images), batch.labels, temperature=train.temperature)
+    with torch.autocast(split.device.type, torch.bfloat16, enabled=train.precision == "bfloat16"):
+        logits = net(batch.images)
+    loss = tempered_cross_entropy(logits, batch.labels, temperature=train.temperature)
     state.optimizer.zero_grad()
     loss.backward()
     if train.clip is not None:

@@ -113,7 +113,7 @@ def _deficit(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fig
         panels[0] = marks.curves("Singular values of the logits", logits, scale, x=x, y=y, extra=extra, dots=False)
     if sweep:
         x = marks.decades("threshold, relative to the largest", (row["x"] for row in sweep), reverse=True, padding=12)
-        y = marks.count("rank", most=classes and 1.15 * classes)
+        y = marks.count("rank", most=classes and 1.15 * max(classes, *(row["high"] for row in sweep)))
         panels[1] = marks.curves("Rank at other thresholds", sweep, scale, x=x, y=y, extra=full)
     sentence = (
         "How many directions the logits use. First: singular values relative to the largest; the rank counts those above the"

@@ -179,7 +179,7 @@ def _describe(claim: Claim, only: Group) -> tuple[str, str]:
 
 
 def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
-    """What a reader must know before believing a comparison: unfinished, untrained, or more than temperature changed."""
+    """What to know before believing a comparison: unfinished, untrained, another accuracy, more than temperature changed."""
     found = []
     if not group.finished:
         found.append(f"{group.label} is unfinished, at step {group.members[0].step or 0}: it is drawn but not judged.")
@@ -187,6 +187,12 @@ def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
     if group.finished and fit and fit.mean < 0.99:
         found.append(
             f"{group.label} reached only {fit.mean:.1%} training accuracy: what sets it apart may be unfinished training."
+        )
+    before, after = base.estimate(lambda one: one.test_accuracy), group.estimate(lambda one: one.test_accuracy)
+    if group.finished and base.finished and before and after and abs(after.mean - before.mean) > 0.02:
+        found.append(
+            f"{group.label} reaches {after.mean:.1%} test accuracy against {before.mean:.1%} at {base.label}: what differs"
+            " below may come from that."
         )
     if differing := _differing(base, group):
         found.append(f"{group.label} differs from {base.label} in more than temperature: {', '.join(differing)}.")

@@ -124,7 +124,7 @@ def depth_marks(case: Case, rows: Sequence[Point], scale: Temperatures) -> list[
         base = alt.Chart(_data([at])).encode(x=LAYER.x())
         rule = base.mark_rule(strokeWidth=1.5).encode(y="value:Q", y2="floor:Q", strokeDash=_dash(scale), color=_colour(scale))
         found.append(rule)
-        words = f"{group.label}: {depth.mean:.2f}, layer {layer}"
+        words = f"{group.label}: layer {layer}"
         side = {"align": "right", "dx": -6} if layer > deepest * 0.6 else {"align": "left", "dx": 6}
         found += _haloed(base, words, y=alt.value(HEIGHT - 10 - 16 * place), **side)
     # Words go over every line, so that no line crosses them.

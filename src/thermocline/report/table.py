@@ -42,18 +42,19 @@ def _wanted(case: Case) -> Iterator[tuple[str, str, str, Callable[[Summary], flo
     layers = next((one.layers for one in members if one.layers), None)
     yield "Fit", "Training accuracy", "accuracy", lambda one: one.train_accuracy, _percent
     yield "Fit", "Test accuracy", "accuracy", lambda one: one.test_accuracy, _percent
-    of = f" (classes - 1 = {classes - 1})" if classes else ""
-    yield "Rank of the logits", f"Numerical rank{of}", "solution_rank", lambda one: one.solution_rank, _number
-    yield "Rank of the logits", "Entropy rank", "entropy_rank", lambda one: one.solution_entropy_rank, _number
-    yield "Rank of the logits", "Stable rank", "stable_rank", lambda one: one.solution_stable_rank, _number
-    of = f" (share of {layers} layers)" if layers else ""
-    yield "Depth", f"Effective depth{of}", "effective_depth", lambda one: one.effective_depth, _fraction
+    part = f"Rank of the logits (classes - 1 = {classes - 1})" if classes else "Rank of the logits"
+    yield part, "Numerical rank", "solution_rank", lambda one: one.solution_rank, _number
+    yield part, "Entropy rank", "entropy_rank", lambda one: one.solution_entropy_rank, _number
+    yield part, "Stable rank", "stable_rank", lambda one: one.solution_stable_rank, _number
+    part = f"Depth (share of {layers} layers)" if layers else "Depth"
+    yield part, "Effective depth", "effective_depth", lambda one: one.effective_depth, _fraction
     for name in dict.fromkeys(name for one in members for name in one.ood_drop):
         yield "OOD drop", name, "ood_drop", lambda one, name=name: one.ood_drop.get(name), _fraction
-    for key in dict.fromkeys(key for one in members for key in one.auroc):
+    sets = list(dict.fromkeys(name for one in members for name, _ in [*one.auroc, *one.fpr]))
+    for key in sorted(dict.fromkeys(key for one in members for key in one.auroc), key=lambda key: sets.index(key[0])):
         label = f"{key[0]}, {key[1]}"
         yield "Detection: AUROC", label, "auroc", lambda one, key=key: one.auroc.get(key), "{:.3f}".format
-    for key in dict.fromkeys(key for one in members for key in one.fpr):
+    for key in sorted(dict.fromkeys(key for one in members for key in one.fpr), key=lambda key: sets.index(key[0])):
         label = f"{key[0]}, {key[1]}"
         yield "Detection: false positive rate", label, "fpr", lambda one, key=key: one.fpr.get(key), "{:.3f}".format
     yield "Logit norm", "Raw", "logit_norm", lambda one: one.logit_norm, _number

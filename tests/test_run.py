@@ -1,6 +1,7 @@
 """One path from a spec to rows: golden numbers, kill and resume, sweeps."""
 
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -120,6 +121,20 @@ def test_a_sweep_in_processes_gives_every_run(tmp_path: Path) -> None:
     assert paths == [tmp_path / one.name for one in runs]
     table = record.load_rows(tmp_path)
     assert set(table["temperature"].to_pylist()) == {1.0, 50.0}
+
+
+def test_closing_a_sweep_ends_its_processes_and_it_goes_on_later(tmp_path: Path) -> None:
+    runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [2000]})
+    stream = run.follow_all(runs, tmp_path, jobs=2, device="cpu")
+    for event in stream:
+        if event.phase == "training" and event.step:
+            break
+    stream.close()
+    deadline = time.monotonic() + 30
+    while multiprocessing.active_children() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not multiprocessing.active_children()
+    assert record.load_run(tmp_path / event.run).rows.num_rows > 0
 
 
 def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -44,10 +44,8 @@ def main() -> None:
         _fail(str(error), code=2)
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), code=2)
-    except RuntimeError as error:
-        if type(error).__name__ != "Diverged":
-            raise
-        _fail(f"training stopped: {error}. What was measured so far is kept.", code=1)
+    except spec.Failure as error:
+        _fail(f"{error}. What was measured so far is kept.", code=1)
 
 
 def _fail(message: str, *, code: int) -> None:

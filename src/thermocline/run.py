@@ -10,14 +10,14 @@ import functools
 import multiprocessing
 import os
 import platform
-import queue
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,30 +147,48 @@ def _attempt(
     """A run's events, ending with its error as a value where it has one."""
     try:
         yield from follow(what, Path(store) / what.name, device=device, data_dir=data_dir)
-    except (InputError, OSError, train.Diverged) as error:
-        yield Progress(what.name, "failed", note=str(error))
-        yield error
+    except (InputError, OSError, spec.Failure) as error:
+        yield from _failed(what, error)
 
 
 def _side_by_side(work: Any, runs: list[spec.Run], jobs: int) -> Iterator[Progress | Exception]:
-    threads = max(torch.get_num_threads() // jobs, 1)
+    """Each run in a process of its own, with a pipe of its own: one that dies cannot take the others' events with it."""
     # "spawn": a forked child cannot use CUDA, nor a thread pool its parent had started.
     context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(jobs, context, torch.set_num_threads, (threads,)) as pool:
-        events = manager.Queue()
-        pending = [pool.submit(_relay, work, what, events) for what in runs]
-        while not all(future.done() for future in pending) or not events.empty():
-            try:
-                yield events.get(timeout=0.2)
-            except queue.Empty:
-                continue
-        for future in pending:
-            future.result()
+    threads = max(torch.get_num_threads() // jobs, 1)
+    waiting, working = list(runs), {}
+    try:
+        while waiting or working:
+            while waiting and len(working) < jobs:
+                what = waiting.pop(0)
+                reader, writer = context.Pipe(duplex=False)
+                process = context.Process(target=_relay, args=(work, what, writer, threads), daemon=True)
+                process.start()
+                writer.close()
+                working[reader] = (what, process)
+            for reader in connection.wait(list(working)):
+                try:
+                    yield reader.recv()  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+                except EOFError:
+                    what, process = working.pop(reader)
+                    process.join()
+                    if process.exitcode:
+                        yield from _failed(what, spec.Failure(f"the process of {what.name} died, exit code {process.exitcode}"))
+    finally:
+        for _, process in working.values():
+            process.terminate()
 
 
-def _relay(work: Any, what: spec.Run, events: Any) -> None:
+def _relay(work: Any, what: spec.Run, writer: connection.Connection, threads: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it ends this process
+    torch.set_num_threads(threads)
     for event in work(what):
-        events.put(event)
+        writer.send(event)
+
+
+def _failed(what: spec.Run, error: Exception) -> Iterator[Progress | Exception]:
+    yield Progress(what.name, "failed", note=str(error))
+    yield error
 
 
 def _load(

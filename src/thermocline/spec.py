@@ -26,6 +26,10 @@ class InputError(ValueError):
     """Something the user gave is wrong. The message is one line: what came, what was expected, what to change."""
 
 
+class Failure(RuntimeError):
+    """A computation could not be finished. The message is one line: what happened, where, and what to try."""
+
+
 def unknown(what: str, word: str, words: Iterable[str]) -> InputError:
     """The error for a word outside a vocabulary, naming the nearest valid one.
 

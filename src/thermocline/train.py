@@ -20,7 +20,7 @@ from thermocline.softmax import tempered_cross_entropy
 CHECK_EVERY = 100  # steps between looks at the loss: looking makes a GPU wait
 
 
-class Diverged(RuntimeError):
+class Diverged(spec.Failure):
     """Training blew up; the message says where and what to try."""
 
 

@@ -58,7 +58,7 @@ def demo(
     to: Annotated[Path, typer.Option("--out", help="Folder for the two runs and their report.")] = Path("demo"),
     jobs: Annotated[int | None, typer.Option(help="Runs side by side (default: one a core, two at most).", min=1)] = None,
 ) -> None:
-    """See what temperature does: train two small nets on built-in data, T = 1 and T = 1000, and compare them."""
+    """See what temperature does: train two small nets on built-in data, one hot, one cold, and compare them."""
     from thermocline.experiments import demo as experiment
     from thermocline.run import follow_all
 

@@ -1,0 +1,120 @@
+"""The command line as a user meets it: in a process of its own, with typos, missing files and bad data."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+TINY = [
+    *(w for s in ("data.classes=5", "data.train=100", "data.test=50", "net.depth=3", "net.width=16", "train.epochs=2",
+                  "train.snapshots=2") for w in ("--set", s)),
+    "--device", "cpu",
+]  # fmt: skip
+
+
+def thermocline(*words: str, cwd: Path, code: int = 0) -> str:
+    """Run it; return everything printed, after checking the exit code and that no traceback was shown."""
+    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "thermocline", *words], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    printed = done.stdout + done.stderr
+    assert done.returncode == code, printed
+    assert "Traceback" not in printed
+    return printed
+
+
+def test_train_then_report_then_again(tmp_path: Path) -> None:
+    printed = thermocline("train", "--ood", "digits", "--temperature", "3", *TINY, "--out", "mine", cwd=tmp_path)
+    assert "report: mine/report.html" in printed
+    assert "Effective depth" in printed
+    again = thermocline("train", "--ood", "digits", "--temperature", "3", *TINY, "--out", "mine", cwd=tmp_path)
+    assert "report: mine/report.html" in again
+    printed = thermocline("report", "mine", "-o", "page.html", "--figures", "figures", cwd=tmp_path)
+    assert (tmp_path / "page.html").stat().st_size > 100_000
+    assert list((tmp_path / "figures").glob("*.svg"))
+    other = thermocline("train", "--ood", "digits", "--temperature", "4", *TINY, "--out", "mine", cwd=tmp_path, code=2)
+    assert "its train.temperature is 3.0, this one's is 4.0" in other
+
+
+def test_sweep_compares(tmp_path: Path) -> None:
+    words = [*TINY, "--over", "train.temperature=1,20", "--out", "runs"]
+    printed = thermocline("sweep", *words, cwd=tmp_path)
+    assert "T = 20" in printed
+    assert len(list((tmp_path / "runs").glob("*/rows.parquet"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "--data", "runse"], "unknown data set 'runse'; did you mean 'runes'?"),
+        (["train", "--net", "resnt18"], "unknown net 'resnt18'; did you mean 'resnet18'?"),
+        (["train", "--set", "measures=rnk"], "unknown measure 'rnk'; did you mean 'rank'?"),
+        (["train", "--set", "train.temprature=3"], "unknown setting 'train.temprature'; did you mean 'train.temperature'?"),
+        (["train", "--temperature", "-1"], "temperature must be above 0"),
+        (["train", "--data", "arrays:nowhere.npz"], "nowhere.npz"),
+        (["train", "--data", "arrays:text.npz"], "text.npz"),
+        (["train", "--data", "arrays:labels.npz"], "label"),
+        (["train", "--data", "arrays:one.npz"], "one class"),
+        (["train", "--data", "folder:empty"], "empty"),
+        (["train", "--data", "folder:single"], "class"),
+        (["train", "--data", "cifar10"], "--data-dir"),
+        (["train", "--data", "cifar10", "--data-dir", "empty"], "cifar10.npz"),
+        (["train", "--out", "text.npz/run"], "text.npz"),
+        (["train", "--out", "busy"], "precious.txt"),
+        (["train", "--device", "cudda"], "did you mean 'cuda'"),
+        (["sweep", "demoo"], "did you mean 'demo'"),
+        (["sweep", "--over", "train.lr"], "train.lr"),
+        (["report", "nowhere"], "no run directory at nowhere"),
+        (["report", "busy"], "busy is not a run directory"),
+        (["list", "netz"], "did you mean 'nets'"),
+        (["trian"], "Did you mean 'train'?"),
+        (["train", "--temprature", "3"], "--temperature"),
+    ],
+)
+def test_bad_input_is_one_clear_line(tmp_path: Path, words: list[str], message: str) -> None:
+    (tmp_path / "text.npz").write_text("not an array")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "busy").mkdir()
+    (tmp_path / "busy" / "precious.txt").write_text("kept")
+    (tmp_path / "single" / "cats").mkdir(parents=True)
+    Image.new("L", (16, 16), 90).save(tmp_path / "single" / "cats" / "1.png")
+    images, labels = np.arange(10 * 256, dtype=np.uint8).reshape(10, 16, 16), np.arange(10) % 2
+    arrays = {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
+    np.savez(tmp_path / "labels.npz", **{**arrays, "y_test": labels + 7})
+    np.savez(tmp_path / "one.npz", **{**arrays, "y_train": labels * 0, "y_test": labels * 0})
+    printed = thermocline(
+        *words, *(["--device", "cpu"] if words[0] == "train" and "--device" not in words else []), cwd=tmp_path, code=2
+    )
+    assert message in " ".join(printed.split())
+    ours = [line for line in printed.splitlines() if line.startswith("error:")]
+    assert len(ours) == 1 or "Usage:" in printed
+    assert (tmp_path / "busy" / "precious.txt").read_text() == "kept"
+
+
+def test_divergence_is_said_and_keeps_the_rows(tmp_path: Path) -> None:
+    printed = thermocline("train", *TINY, "--set", "train.lr=1e9", "--out", "hot", cwd=tmp_path, code=1)
+    assert "try a smaller train.lr" in printed
+    assert (tmp_path / "hot" / "rows.log").stat().st_size > 0
+
+
+def test_lists_name_everything(tmp_path: Path) -> None:
+    printed = thermocline("list", cwd=tmp_path)
+    for word in ("runes:SEED", "resnet18", "effective_depth", "train.temperature", "table1/cifar100-resnet18"):
+        assert word in printed
+
+
+def test_help_is_quick_and_light(tmp_path: Path) -> None:
+    """The half second of the design is kept by not importing the slow things; the clock itself is printed, not asserted."""
+    began = time.monotonic()
+    printed = thermocline("--help", cwd=tmp_path)
+    print(f"--help took {time.monotonic() - began:.2f} s")
+    for verb in ("demo", "train", "sweep", "report", "list"):
+        assert verb in printed
+    code = "import sys, thermocline.cli; assert not {'torch', 'pyarrow', 'altair', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

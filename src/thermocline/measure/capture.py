@@ -18,6 +18,7 @@ def capture(net: nn.Module, taps: Iterable[Tap]) -> Iterator[dict[Tap, Tensor]]:
 
     Raises on leaving unless every tap fired exactly once: a silent tap or a reused module has no single value.
 
+    >>> import torch
     >>> net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(inplace=True), nn.Linear(5, 2))
     >>> with capture(net, [Tap("0"), Tap("2", at="input")]) as seen:
     ...     logits = net(torch.randn(4, 3))

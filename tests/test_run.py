@@ -1,7 +1,6 @@
 """One path from a spec to rows: golden numbers, kill and resume, sweeps."""
 
 import math
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -123,18 +122,46 @@ def test_a_sweep_in_processes_gives_every_run(tmp_path: Path) -> None:
     assert set(table["temperature"].to_pylist()) == {1.0, 50.0}
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc to see processes")
 def test_closing_a_sweep_ends_its_processes_and_it_goes_on_later(tmp_path: Path) -> None:
     runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [2000]})
     stream = run.follow_all(runs, tmp_path, jobs=2, device="cpu")
     for event in stream:
         if event.phase == "training" and event.step:
             break
+    children = _children()
+    assert len(children) == 2
     stream.close()
-    deadline = time.monotonic() + 30
-    while multiprocessing.active_children() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not multiprocessing.active_children()
+    assert not _children()
     assert record.load_run(tmp_path / event.run).rows.num_rows > 0
+
+
+def _children() -> list[str]:
+    """The processes this one has started that still live."""
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc to see processes")
+def test_a_worker_that_is_killed_is_said_and_the_others_finish(tmp_path: Path) -> None:
+    runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [60]})
+    stream = run.follow_all(runs, tmp_path, jobs=2, device="cpu")
+    next(event for event in stream if event.phase == "training")
+    os.kill(int(_children()[0]), signal.SIGKILL)
+    with pytest.raises(spec.Failure, match="died, exit code -9"):
+        list(stream)
+    assert sum(record.load_run(tmp_path / one.name).finished for one in runs) == 1
+    run.sweep(runs, tmp_path, device="cpu")
+    assert all(record.load_run(tmp_path / one.name).finished for one in runs)
+
+
+def test_a_sweep_needs_no_main_guard(tmp_path: Path) -> None:
+    script = """
+from thermocline import run, spec
+base = spec.parse(spec.Run(), ["data.classes=5", "data.train=100", "data.test=50", "net.width=16", "train.epochs=1"])
+print(len(run.sweep(spec.grid(base, {"train.temperature": [1, 2]}), "runs", jobs=2, device="cpu")))
+"""
+    done = subprocess.run([sys.executable, "-"], input=script, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "2", done.stderr
 
 
 def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -7,17 +7,16 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
+import json
 import os
 import platform
-import signal
+import selectors
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,8 +128,11 @@ def follow_all(
     runs = list({what.key: what for what in runs}.values())
     for what in runs:
         check(what, device=device, data_dir=data_dir)
-    work = functools.partial(_attempt, store=store, device=device, data_dir=data_dir)
-    stream = _side_by_side(work, runs, jobs) if jobs > 1 and len(runs) > 1 else (event for what in runs for event in work(what))
+    options = {"store": os.fspath(store), "device": device, "data_dir": data_dir}
+    if jobs > 1 and len(runs) > 1:
+        stream = _side_by_side(runs, jobs, options)
+    else:
+        stream = (event for what in runs for event in _attempt(what, **options))
     failure: Exception | None = None
     for event in stream:
         if isinstance(event, Exception):
@@ -141,9 +143,7 @@ def follow_all(
         raise failure
 
 
-def _attempt(
-    what: spec.Run, *, store: str | os.PathLike[str], device: str, data_dir: str | None
-) -> Iterator[Progress | Exception]:
+def _attempt(what: spec.Run, *, store: str, device: str, data_dir: str | None) -> Iterator[Progress | Exception]:
     """A run's events, ending with its error as a value where it has one."""
     try:
         yield from follow(what, Path(store) / what.name, device=device, data_dir=data_dir)
@@ -151,44 +151,81 @@ def _attempt(
         yield from _failed(what, error)
 
 
-def _side_by_side(work: Any, runs: list[spec.Run], jobs: int) -> Iterator[Progress | Exception]:
-    """Each run in a process of its own, with a pipe of its own: one that dies cannot take the others' events with it."""
-    # "spawn": a forked child cannot use CUDA, nor a thread pool its parent had started.
-    context = multiprocessing.get_context("spawn")
-    threads = max(torch.get_num_threads() // jobs, 1)
-    waiting, working = list(runs), {}
-    try:
-        while waiting or working:
-            while waiting and len(working) < jobs:
-                what = waiting.pop(0)
-                reader, writer = context.Pipe(duplex=False)
-                process = context.Process(target=_relay, args=(work, what, writer, threads), daemon=True)
-                process.start()
-                writer.close()
-                working[reader] = (what, process)
-            for reader in connection.wait(list(working)):
-                try:
-                    yield reader.recv()  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
-                except EOFError:
-                    what, process = working.pop(reader)
-                    process.join()
-                    if process.exitcode:
-                        yield from _failed(what, spec.Failure(f"the process of {what.name} died, exit code {process.exitcode}"))
-    finally:
-        for _, process in working.values():
-            process.terminate()
-
-
-def _relay(work: Any, what: spec.Run, writer: connection.Connection, threads: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle: it ends this process
-    torch.set_num_threads(threads)
-    for event in work(what):
-        writer.send(event)
-
-
 def _failed(what: spec.Run, error: Exception) -> Iterator[Progress | Exception]:
     yield Progress(what.name, "failed", note=str(error))
     yield error
+
+
+def _side_by_side(runs: list[spec.Run], jobs: int, options: Mapping[str, Any]) -> Iterator[Progress | Exception]:
+    """Each run in a process of its own that reports a line of JSON an event, in no need of the caller's `__main__`."""
+    waiting, working = list(runs), selectors.DefaultSelector()
+    try:
+        while waiting or working.get_map():
+            while waiting and len(working.get_map()) < jobs:
+                what = waiting.pop(0)
+                process = _start(what, jobs, options)
+                working.register(process.stdout, selectors.EVENT_READ, (what, process))  # pyright: ignore[reportArgumentType]
+            for key, _ in working.select():
+                what, process = key.data
+                if line := process.stdout.readline():
+                    yield _decode(json.loads(line))
+                    continue
+                working.unregister(process.stdout)
+                process.stdout.close()
+                if process.wait():
+                    yield from _failed(what, spec.Failure(f"the process of {what.name} died, exit code {process.returncode}"))
+    finally:
+        for key in list(working.get_map().values()):
+            process = key.data[1]
+            process.terminate()
+            process.wait()
+            process.stdout.close()
+        working.close()
+
+
+def _start(what: spec.Run, jobs: int, options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+    order = {
+        "run": spec.to_json(what),
+        "options": options,
+        "argv": sys.argv,
+        "threads": max(torch.get_num_threads() // jobs, 1),
+    }
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    # Unbuffered, or lines that `select` cannot see would wait in this process; a session of its own, so that Ctrl-C
+    # reaches this process alone, which then ends the others.
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from thermocline.run import work; work()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )
+    with process.stdin as stream:  # pyright: ignore[reportOptionalContextManager]
+        stream.write(json.dumps(order).encode())
+    return process
+
+
+def work() -> None:
+    """Carry out the run on standard input: what a process of a sweep does."""
+    order = json.load(sys.stdin)
+    sys.argv = order["argv"]
+    torch.set_num_threads(order["threads"])
+    try:
+        for event in _attempt(spec.from_json(order["run"]), **order["options"]):
+            print(json.dumps(_encode(event)), flush=True)
+    except BrokenPipeError:
+        os._exit(1)  # the sweep is gone; what is done is on disk
+
+
+def _encode(event: Progress | Exception) -> dict[str, Any]:
+    return {"error": type(event).__name__, "message": str(event)} if isinstance(event, Exception) else asdict(event)
+
+
+def _decode(event: dict[str, Any]) -> Progress | Exception:
+    if "error" not in event:
+        return Progress(**event)
+    return (InputError if event["error"] == "InputError" else spec.Failure)(event["message"])
 
 
 def _load(

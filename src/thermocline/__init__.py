@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from thermocline.record import load_rows as load_rows
     from thermocline.report import render as render
 
+__version__ = "0.1.0"
 _HOMES = {"load": "data", "MEASURES": "measure", "capture": "measure", "load_rows": "record", "render": "report"}
 _MODULES = (
     "data", "detect", "geometry", "measure", "moments", "nets", "probes", "record", "report", "run", "softmax", "spec", "train",

@@ -163,9 +163,13 @@ def _second_opinion(base: Group, group: Group, change: float) -> str:
     after = group.estimate(lambda one: one.solution_entropy_rank)
     if before is None or after is None:
         return ""
-    agrees = (after.mean - before.mean) * change >= 0
-    word = "Their entropy rank, which needs no threshold," if agrees else "But their entropy rank, which needs no threshold,"
-    return f" {word} goes {'the same way' if agrees else 'the other way'}: {before.mean:.3g} to {after.mean:.3g}."
+    move = after.mean - before.mean
+    numbers = f"{before.mean:.3g} to {after.mean:.3g}"
+    if change == 0 or move == 0:
+        return f" Their entropy rank, which needs no threshold, goes from {numbers}."
+    if move * change < 0:
+        return f" But their entropy rank, which needs no threshold, goes the other way: {numbers}."
+    return f" Their entropy rank, which needs no threshold, goes the same way: {numbers}."
 
 
 def _describe(claim: Claim, only: Group) -> tuple[str, str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 GLYPHS = {"present": "✓", "absent": "=", "reversed": "⇄", "unclear": "?", "alone": "·", "caution": "!"}
 _COUNTED = {"absent": "absent", "reversed": "reversed", "unclear": "within seed noise"}
-_FACTS = ("command", "started", "wall_seconds", "commit", "hardware", "versions")
+_FACTS = ("command", "started", "wall_seconds", "commit", "source", "hardware", "versions")
 
 
 def title(summaries: Sequence[Summary]) -> str:

@@ -1,6 +1,7 @@
 """The command line as a user meets it: in a process of its own, with typos, missing files and bad data."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -101,6 +102,22 @@ def test_divergence_is_said_and_keeps_the_rows(tmp_path: Path) -> None:
     printed = thermocline("train", *TINY, "--set", "train.lr=1e9", "--out", "hot", cwd=tmp_path, code=1)
     assert "try a smaller train.lr" in printed
     assert (tmp_path / "hot" / "rows.log").stat().st_size > 0
+
+
+@pytest.mark.parametrize("verb", [["train"], ["sweep", "--over", "train.temperature=1,2", "--jobs", "2"]])
+def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path, verb: list[str]) -> None:
+    words = [*verb, *TINY, "--set", "train.epochs=100000", "--out", "runs"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "thermocline", *words], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("rows.log")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    printed = "".join(process.communicate(timeout=30))
+    assert process.returncode == 130, printed
+    assert "the same command goes on from there" in printed
+    assert "Traceback" not in printed
 
 
 def test_lists_name_everything(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from thermocline.record import load_runs
+from thermocline.report import summary
+
 TINY = [
     *(w for s in ("data.classes=5", "data.train=100", "data.test=50", "net.depth=3", "net.width=16", "train.epochs=2",
                   "train.snapshots=2") for w in ("--set", s)),
@@ -50,6 +53,24 @@ def test_sweep_compares(tmp_path: Path) -> None:
     assert len(list((tmp_path / "runs").glob("*/rows.parquet"))) == 2
 
 
+def test_what_finished_of_a_failed_sweep_is_reported(tmp_path: Path) -> None:
+    printed = thermocline("sweep", *TINY, "--over", "train.lr=0.1,1e9", "--out", "runs", cwd=tmp_path, code=1)
+    assert "report: runs/report.html" in printed
+    assert "try a smaller train.lr" in printed
+    assert "error: runes-mlp-T1-s0-" in printed
+
+
+def test_the_demo_shows_the_effect(tmp_path: Path) -> None:
+    """Both nets fit, and heat lowers rank and depth and raises the OOD drop, as the README says."""
+    printed = thermocline("demo", "--out", "here", cwd=tmp_path)
+    assert "report: here/report.html" in printed
+    cold, hot = sorted(summary(load_runs(tmp_path / "here")), key=lambda one: one.temperature)
+    assert min(cold.train_accuracy, hot.train_accuracy) > 0.99
+    assert hot.solution_rank < 0.5 * cold.solution_rank
+    assert hot.effective_depth < cold.effective_depth
+    assert all(hot.ood_drop[name] > cold.ood_drop[name] for name in ("runes:1", "digits"))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -70,7 +91,9 @@ def test_sweep_compares(tmp_path: Path) -> None:
         (["train", "--out", "busy"], "precious.txt"),
         (["train", "--device", "cudda"], "did you mean 'cuda'"),
         (["sweep", "demoo"], "did you mean 'demo'"),
-        (["sweep", "--over", "train.lr"], "train.lr"),
+        (["sweep", "--over", "train.lr"], "names no values"),
+        (["sweep", "--over", "train.temperature=1,2", "--jobs", "2", "--out", "text.npz/runs"], "cannot write"),
+        (["train", "--device", "meta"], "unknown device 'meta'"),
         (["report", "nowhere"], "no run directory at nowhere"),
         (["report", "busy"], "busy is not a run directory"),
         (["list", "netz"], "did you mean 'nets'"),

@@ -74,6 +74,10 @@ def test_fpr_matches_the_roc_curve(seed: int, tpr: float) -> None:
     assert np.isclose(detect.fpr_at_tpr(inside, outside, tpr=tpr, positive="id"), expected)
 
 
+def test_scores_are_compared_in_the_wider_type() -> None:
+    assert detect.auroc(torch.tensor([1.0]), torch.tensor([1 + 1e-9], dtype=torch.float64)) == 0
+
+
 def test_which_side_is_positive_matters_and_must_be_said() -> None:
     inside, outside = torch.tensor([0.0, 2.0, 2.0, 2.0]), torch.tensor([1.0, 1.0, 1.0, 1.0])
     assert detect.fpr_at_tpr(inside, outside, tpr=1.0, positive="id") == 1.0

@@ -11,7 +11,7 @@ from thermocline.data import Split
 from thermocline.measure import MEASURES, capture, passes
 from thermocline.nets import Tap
 from thermocline.record import Row
-from thermocline.spec import InputError, Net
+from thermocline.spec import Failure, InputError, Net
 
 
 def split(seed: int, n: int = 60, classes: int = 4) -> Split:
@@ -143,7 +143,7 @@ def test_a_net_that_gives_nan_is_named() -> None:
     net, *rest = scene()
     with torch.no_grad():
         net.layers[1].weight[0, 0] = math.nan
-    with pytest.raises(InputError, match="NaN or infinite values at"):
+    with pytest.raises(Failure, match="NaN or infinite values at"):
         measure.measure(net, *rest, temperature=1.0)
 
 

@@ -55,4 +55,5 @@ def test_effective_depth_by_hand(accuracy: list[float], threshold: float, depth:
 
 def test_ood_drop_by_hand() -> None:
     assert probes.ood_drop(torch.tensor([0.2, 0.4, 0.8])) == 0
+    assert probes.ood_drop(torch.tensor([0.0, 0.0])) == 0
     assert np.isclose(probes.ood_drop(torch.tensor([0.5, 0.8, 0.2])), 0.75)

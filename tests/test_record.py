@@ -1,6 +1,9 @@
 """Rows survive a kill at any byte, are never doubled, and damage is said."""
 
 import multiprocessing
+import resource
+import shutil
+import signal
 import warnings
 from pathlib import Path
 
@@ -35,12 +38,12 @@ def test_rows_come_back_exactly(tmp_path: Path) -> None:
     expected = [(step, row.value) for step in range(3) for row in rows(step)]
     assert values(path) == expected
     with open_run(path, RUN) as log:
-        log.finish()
+        log.finish(range(3))
     assert values(path) == expected
     table = record.load_rows(path)
     assert table.schema.equals(record.SCHEMA)
     first = table.to_pylist()[0]
-    assert (first["run"], first["temperature"], first["seed"], first["net"]) == ("a", 10.0, 4, "mlp")
+    assert (first["run"], first["temperature"], first["seed"], first["net"]) == (RUN.name, 10.0, 4, "mlp")
 
 
 def test_a_kill_at_any_byte_loses_at_most_the_unfinished_step(tmp_path: Path) -> None:
@@ -112,6 +115,52 @@ def test_a_directory_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").read_text() == "precious"
 
 
+def test_a_file_of_the_users_is_never_taken_for_ours(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("precious")
+    with pytest.raises(InputError, match="lock"), open_run(tmp_path, RUN):
+        pass
+    assert [file.name for file in tmp_path.iterdir()] == ["lock"]
+    assert (tmp_path / "lock").read_text() == "precious"
+
+
+def test_a_run_that_recorded_nothing_gives_way(tmp_path: Path) -> None:
+    with open_run(tmp_path / "a", RUN):
+        pass
+    other = Run(seed=9)
+    with open_run(tmp_path / "a", other) as log:
+        log.append(0, rows(0))
+    assert record.load_run(tmp_path / "a").spec == other
+
+
+def test_an_incomplete_run_is_not_finished(tmp_path: Path) -> None:
+    with open_run(filled(tmp_path / "a"), RUN) as log:
+        with pytest.raises(ValueError, match="not of"):
+            log.finish(range(4))
+        assert not log.finished
+
+
+def test_a_copy_of_a_run_counts_once(tmp_path: Path) -> None:
+    shutil.copytree(filled(tmp_path / "a"), tmp_path / "b")
+    with pytest.warns(UserWarning, match="b is the same run as"):
+        assert record.load_rows(tmp_path).num_rows == 9
+
+
+def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with open_run(path, RUN) as log:
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, ((path / "rows.log").stat().st_size + 100, limit[1]))
+            with pytest.raises(InputError, match=r"cannot write .*rows\.log"):
+                log.append(3, rows(3, count=50))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+            signal.signal(signal.SIGXFSZ, handler)
+    with pytest.warns(UserWarning, match="cut short"):
+        assert len(values(path)) == 9
+
+
 def test_a_kill_before_the_spec_was_written_leaves_a_usable_directory(tmp_path: Path) -> None:
     (tmp_path / ".spec.json.draft").write_text("{")
     with open_run(tmp_path, RUN) as log:
@@ -141,8 +190,9 @@ def test_two_processes_cannot_write_one_run(tmp_path: Path) -> None:
 
 
 def test_runs_are_found_in_stores_and_patterns(tmp_path: Path) -> None:
-    for name in ("b", "a"):
-        filled(tmp_path / "store" / name, steps=1)
+    for seed, name in enumerate(("b", "a")):
+        with open_run(tmp_path / "store" / name, Run(seed=seed)) as log:
+            log.append(0, rows(0))
     store = tmp_path / "store"
     assert [path.name for path in record.find_runs(store)] == ["a", "b"]
     assert [path.name for path in record.find_runs([store / "b", store])] == ["b", "a"]

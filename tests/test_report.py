@@ -108,7 +108,7 @@ def write(
         opened.describe({"measures": GLOSSARY, "versions": {"torch": "0.0-synthetic"}, "commit": "0" * 40, "command": command,
                          "hardware": {"device": "cpu", "threads": 2}, "wall_seconds": 12.5})  # fmt: skip
         if finish:
-            opened.finish()
+            opened.finish(steps)
     return path
 
 
@@ -200,7 +200,7 @@ def test_an_effect_that_is_reversed_is_called_so(tmp_path):
     write(tmp_path / "hot", **{**COLD, "temperature": 1000})
     found = judged(tmp_path)
     assert {verdict.status for verdict in found.values()} == {"reversed"}
-    assert found["Solution rank"].word == "Opposite of the prediction"
+    assert found["Solution rank"].word == "Opposite of the prediction (one seed)"
     assert "is 19 of 19 (classes - 1), up from 6 at T = 1: more directions" in found["Solution rank"].sentence
 
 
@@ -238,7 +238,7 @@ def test_the_terminal_says_the_same(tmp_path):
     console.print(report.terminal(summarise(tmp_path)))
     text = console.export_text()
     assert "mlp on [bold]runes[/]" in text
-    assert "As predicted: At T = 1000 the rank of the logits is 6 of 19" in text
+    assert "As predicted (one seed): At T = 1000 the rank of the logits is 6 of 19" in text
 
 
 def test_facts_need_neither_torch_nor_the_extra(tmp_path):
@@ -274,7 +274,7 @@ def test_a_copy_of_a_run_is_no_second_seed(tmp_path):
     write_pair(tmp_path)
     shutil.copytree(tmp_path / "hot", tmp_path / "hot-again")
     page = report.render(tmp_path, tmp_path / "page.html").read_text()
-    assert "has the settings and seed of hot: it is left out." in page
+    assert "is the same run as" in page
     assert "2 runs" in page
 
 
@@ -354,7 +354,7 @@ def test_every_chart_is_drawn_offline(browser, made):
     assert len(marks) == 18
     assert min(marks) >= 2
     assert page.locator(".card").count() == 6
-    assert page.locator(".chip.present").first.inner_text() == "✓ As predicted"
+    assert page.locator(".chip.present").first.inner_text() == "✓ As predicted (one seed)"
 
 
 def test_dark_mode_recolours_the_charts(browser, made):

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -67,7 +68,10 @@ def test_provenance_says_how_the_rows_came_about(tmp_path: Path) -> None:
     assert facts["measures"]["ood_drop"]["formula"].startswith("rho")
 
 
-def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0.0, 30.0])
+def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Resuming from checkpoints between snapshots (saved at every chance) and at them (saved rarely)."""
+    monkeypatch.setattr(run, "SAVE_SECONDS", seconds)
     whole = run.run(TINY, tmp_path / "whole", device="cpu")
     steps = []
     for attempt in range(50):
@@ -83,6 +87,51 @@ def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
     assert (whole / "checkpoint.safetensors").read_bytes() == (tmp_path / "cut" / "checkpoint.safetensors").read_bytes()
 
 
+def half_done(path: Path, what: Run) -> None:
+    """A run interrupted after its checkpoint at step 11 of 20."""
+    for event in run.follow(what, path, device="cpu"):
+        if event.phase == "training" and event.step >= 11:
+            break
+
+
+def test_changed_data_is_refused_not_mixed(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    arrays = {"x_train": generator.integers(0, 256, (400, 16, 16), dtype=np.uint8), "y_train": np.arange(400) % 10}
+    arrays |= {"x_test": arrays["x_train"][:100], "y_test": arrays["y_train"][:100]}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    what = spec.replace(TINY, {"data.name": f"arrays:{tmp_path / 'mine.npz'}", "data.train": None, "data.test": None})
+    half_done(tmp_path / "a", what)
+    before = (tmp_path / "a" / "rows.log").read_bytes()
+    np.savez(tmp_path / "mine.npz", **{**arrays, "x_train": arrays["x_train"][::-1]})
+    with pytest.raises(InputError, match="begun with other train images"):
+        run.run(what, tmp_path / "a", device="cpu")
+    assert (tmp_path / "a" / "rows.log").read_bytes() == before
+    np.savez(tmp_path / "mine.npz", **arrays)
+    assert record.load_run(run.run(what, tmp_path / "a", device="cpu")).finished
+
+
+def test_lost_rows_are_measured_again(tmp_path: Path) -> None:
+    whole = run.run(TINY, tmp_path / "whole", device="cpu")
+    half_done(tmp_path / "cut", TINY)
+    log = tmp_path / "cut" / "rows.log"
+    log.write_bytes(log.read_bytes().split(b"\n")[0] + b"\n")
+    with pytest.warns(UserWarning, match="lost the rows of step 1"):
+        run.run(TINY, tmp_path / "cut", device="cpu")
+    tables = [record.load_rows(tmp_path / name).sort_by([("step", "ascending")]) for name in ("whole", "cut")]
+    assert tables[0].equals(tables[1])
+    assert (whole / "checkpoint.safetensors").read_bytes() == (tmp_path / "cut" / "checkpoint.safetensors").read_bytes()
+
+
+def test_every_session_is_remembered(tmp_path: Path) -> None:
+    half_done(tmp_path / "a", TINY)
+    first = record.load_run(tmp_path / "a").provenance
+    provenance = record.load_run(run.run(TINY, tmp_path / "a", device="cpu")).provenance
+    assert len(provenance["sessions"]) == 2
+    assert provenance["started"] == first["started"]
+    assert provenance["wall_seconds"] >= first["wall_seconds"]
+    assert set(provenance["data"]) == {"train", "test", "runes:1", "digits"}
+
+
 COMMAND = [
     sys.executable, "-m", "thermocline", "train", "--data", "runes", "--ood", "digits", "--temperature", "5", "--device", "cpu",
     *(w for s in ("data.classes=10", "data.train=2000", "data.test=200", "net.depth=5", "net.width=64", "train.epochs=20",
@@ -94,7 +143,7 @@ def test_kill_9_at_any_moment_changes_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     subprocess.run([*COMMAND, "--out", "whole"], cwd=tmp_path, env=environment, check=True, capture_output=True)
     log = tmp_path / "cut" / "rows.log"
-    for lines in (1, 3, 5):
+    for lines, later in ((1, 0.0), (3, 0.13), (5, 0.31)):
         victim = subprocess.Popen(
             [*COMMAND, "--out", "cut"], cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -102,6 +151,7 @@ def test_kill_9_at_any_moment_changes_nothing(tmp_path: Path) -> None:
         while (not log.exists() or log.read_bytes().count(b"\n") < lines) and time.monotonic() < deadline:
             assert victim.poll() is None, "finished before it could be killed: the test shows nothing"
             time.sleep(0.002)
+        time.sleep(later)
         victim.send_signal(signal.SIGKILL)
         victim.wait()
         assert not (tmp_path / "cut" / "rows.parquet").exists()
@@ -125,28 +175,29 @@ def test_a_sweep_in_processes_gives_every_run(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc to see processes")
 def test_closing_a_sweep_ends_its_processes_and_it_goes_on_later(tmp_path: Path) -> None:
     runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [2000]})
+    before = _children()
     stream = run.follow_all(runs, tmp_path, jobs=2, device="cpu")
     for event in stream:
         if event.phase == "training" and event.step:
             break
-    children = _children()
-    assert len(children) == 2
+    assert len(_children() - before) == 2
     stream.close()
-    assert not _children()
+    assert not _children() - before
     assert record.load_run(tmp_path / event.run).rows.num_rows > 0
 
 
-def _children() -> list[str]:
+def _children() -> set[str]:
     """The processes this one has started that still live."""
-    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc to see processes")
 def test_a_worker_that_is_killed_is_said_and_the_others_finish(tmp_path: Path) -> None:
     runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [60]})
+    before = _children()
     stream = run.follow_all(runs, tmp_path, jobs=2, device="cpu")
     next(event for event in stream if event.phase == "training")
-    os.kill(int(_children()[0]), signal.SIGKILL)
+    os.kill(int(min(_children() - before)), signal.SIGKILL)
     with pytest.raises(spec.Failure, match="died, exit code -9"):
         list(stream)
     assert sum(record.load_run(tmp_path / one.name).finished for one in runs) == 1
@@ -175,6 +226,17 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
     assert kept.rows.num_rows > 0, "what was measured before is kept"
 
 
+def test_blowing_up_on_the_last_step_is_divergence_too(tmp_path: Path) -> None:
+    what = spec.replace(TINY, {"train.lr": 1e30, "train.epochs": 1, "train.batch": 400, "train.snapshots": 1})
+    with pytest.raises(spec.Failure, match=r"at step 1 the net gives NaN .* try a smaller train.lr"):
+        run.run(what, tmp_path / "a", device="cpu")
+
+
+def test_running_out_of_memory_is_said(tmp_path: Path) -> None:
+    with pytest.raises(spec.Failure, match="out of memory: try a smaller train.batch"):
+        run.run(spec.replace(TINY, {"net.width": 3_000_000}), tmp_path / "a", device="cpu")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -183,6 +245,7 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
         ({"net.name": "mpl"}, "did you mean 'mlp'"),
         ({"measures": ("ranks",)}, "did you mean 'rank'"),
         ({"measures": ()}, "measures is empty"),
+        ({"net.name": "resnet8", "net.depth": None, "net.width": None, "train.batch": 1}, "batch normalisation"),
     ],
 )
 def test_a_wrong_name_fails_before_anything_is_made(tmp_path: Path, change: dict, message: str) -> None:

@@ -86,6 +86,8 @@ def test_set_parses_by_type(text: str, path: str, value: object) -> None:
         ("train.temperature=0", "temperature must be above 0"),
         ("train.momentum=1", "momentum must be below 1"),
         ("train.nesterov=yes", "takes true or false"),
+        ("train.milestones=82,123", "each of milestones must be below 1, got 82.0"),
+        ("seed=9223372036854775808", "seed must be below"),
         ("net=mlp", "did you mean 'net.name'"),
         ("temperature", "has no '='"),
     ],
@@ -105,6 +107,7 @@ def test_a_typo_is_named(text: str, message: str) -> None:
         lambda: Data(ood="digits"),
         lambda: Run(data="runes"),
         lambda: Net(width=0),
+        lambda: Train(nesterov=True, momentum=0),
     ],
 )
 def test_construction_is_typed(build) -> None:

@@ -109,12 +109,18 @@ def sweep(
     """Train many nets: an experiment's, or every combination of the values given. The same command goes on where it stopped."""
     runs = [spec.parse(run, set_ or ()) for run in (_experiment(experiment).RUNS if experiment else [spec.Run()])]
     for text in over or ():
-        path, _, values = text.partition("=")
+        path, equals, values = text.partition("=")
+        if not (equals and values):
+            raise InputError(f"--over {text!r} names no values; write path=a,b,c, e.g. train.temperature=1,10,100")
         runs = [spec.parse(run, [f"{path}={value}"]) for run in runs for value in values.split(",")]
     from thermocline.run import follow_all
 
-    _show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
-    _conclude([to / run.name for run in runs], to / "report.html")
+    try:
+        _show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
+    finally:
+        there = [to / run.name for run in runs if (to / run.name / "rows.log").exists()]
+        if there:
+            _conclude(there, to / "report.html")
 
 
 @app.command()
@@ -128,9 +134,9 @@ def report(
 
     _table(runs)
     render(runs, output, figures=figures)
-    out.print(f"report: [bold]{output}[/]", highlight=False)
+    _say("report", output)
     if figures:
-        out.print(f"figures: [bold]{figures}[/]", highlight=False)
+        _say("figures", figures)
 
 
 KINDS = ("data", "nets", "measures", "settings", "experiments")
@@ -143,25 +149,27 @@ def list_(kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.
         if one not in KINDS:
             raise spec.unknown("list", one, KINDS)
         table = Table(title=one, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True)  # the words one types stay whole
         for cells in _entries(one):
             table.add_row(*map(escape, cells))
         out.print(table, "")
 
 
-def _entries(kind: str) -> Iterable[tuple[str, ...]]:
-    """The rows of one listing."""
+def _entries(kind: str) -> Iterable[tuple[str, str]]:
+    """The rows of one listing: what to type, and what it is."""
     if kind == "settings":
         for path, type_, default, help_ in spec.describe():
-            yield path, type_, f"default {default}", help_
+            yield path, f"{help_}\n  {type_}; default {default}"
     elif kind == "experiments":
         for name in _experiments():
             claim, _, cost = (_experiment(name).__doc__ or "").strip().partition("\n\n")
-            yield name, claim, cost.strip()
+            yield name, f"{claim}\n  {cost.strip()}"
     elif kind == "measures":
         from thermocline.measure import MEASURES
 
         for name, one in MEASURES.items():
-            yield name, *one.explain().values()
+            meaning, formula, reference = one.explain().values()
+            yield name, f"{meaning}\n  {formula}\n  {reference}"
     else:
         yield from importlib.import_module(f"thermocline.{kind}").NAMES.items()
 
@@ -217,13 +225,17 @@ def _conclude(directories: list[Path], page: Path) -> None:
 
     _table(directories)
     try:
-        out.print(f"report: [bold]{render(directories, page)}[/]", highlight=False)
+        _say("report", render(directories, page))
     except InputError as error:
         out.print(f"no report page: {escape(str(error))}", highlight=False)
 
 
+def _say(what: str, where: Path) -> None:
+    out.print(f"{what}: [bold]{escape(str(where))}[/]", highlight=False, soft_wrap=True)
+
+
 def _table(directories: Iterable[str | Path]) -> None:
-    from thermocline.record import find_runs, load_run
+    from thermocline.record import load_runs
     from thermocline.report import summary, terminal
 
-    out.print(terminal(summary([load_run(path) for path in find_runs(directories)])))
+    out.print(terminal(summary(load_runs(directories))))

@@ -83,8 +83,8 @@ def auroc(id_scores: Float[Tensor, "n"], ood_scores: Float[Tensor, "m"]) -> Floa
     >>> auroc(torch.tensor([3.0, 2.0]), torch.tensor([1.0, 2.0]))
     tensor(0.8750, dtype=torch.float64)
     """
-    ordered = id_scores.sort().values
-    scores = ood_scores.to(ordered.dtype).contiguous()
+    wide = torch.promote_types(id_scores.dtype, ood_scores.dtype)
+    ordered, scores = id_scores.to(wide).sort().values, ood_scores.to(wide).contiguous()
     below_or_equal = torch.searchsorted(ordered, scores, right=True)
     below = torch.searchsorted(ordered, scores, right=False)
     return 1 - (below_or_equal + below).double().mean() / (2 * len(ordered))

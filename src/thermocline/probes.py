@@ -57,4 +57,5 @@ def ood_drop(accuracy: Float[Tensor, "layers"]) -> Float[Tensor, ""]:
     tensor(0.5000)
     """
     best = accuracy.max()
-    return (best - accuracy[-1]) / best
+    # Where no layer gets anything right there is nothing to lose: 0, not 0 / 0.
+    return (best - accuracy[-1]) / best.clamp(min=torch.finfo(best.dtype).tiny)

@@ -5,7 +5,7 @@
     rows.log                one line a measured step: CRC-32, then JSON; a torn last line is dropped and said
     rows.parquet            the same rows, written once when the run is finished
     checkpoint.safetensors  tensors to continue from; the step is in its metadata
-    lock                    held while a process writes
+    .thermocline-lock       held while a process writes
 
 Importing this module does not import torch: reports are made from records alone.
 """
@@ -32,6 +32,9 @@ from thermocline.spec import InputError, Run
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+RANK = {"of": "covariance", "rtol": 1e-3}  # the convention of the rank that is put first [masarczyk2023tunnel]
 
 
 class Row(NamedTuple):
@@ -86,7 +89,7 @@ class Record:
             raise ValueError(f"step {step} is already recorded in {self.path}")
         rows = list(rows)
         body = json.dumps({"step": step, "rows": rows}, separators=(",", ":")).encode()
-        with open(self.path / "rows.log", "ab") as log:
+        with _writing(self.path / "rows.log"), open(self.path / "rows.log", "ab") as log:
             log.write(b"%08x %s\n" % (zlib.crc32(body), body))
             log.flush()
             os.fsync(log.fileno())
@@ -97,7 +100,7 @@ class Record:
         from safetensors.torch import save
 
         plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        _write(self.path / "checkpoint.safetensors", save(plain, metadata={"step": str(step)}))
+        write(self.path / "checkpoint.safetensors", save(plain, metadata={"step": str(step)}))
 
     def load(self) -> tuple[int, dict[str, Tensor]] | None:
         """The step and tensors of the checkpoint, if there is one."""
@@ -110,45 +113,60 @@ class Record:
 
     def describe(self, facts: Mapping[str, Any]) -> None:
         """Merge facts into the provenance."""
-        _write(self.path / "provenance.json", json.dumps({**self.provenance(), **facts}, indent=1).encode())
+        write(self.path / "provenance.json", json.dumps({**self.provenance(), **facts}, indent=1).encode())
 
-    def finish(self) -> None:
-        """Write the Parquet table; from now on the run is finished."""
-        table = _table(self.path.name, self.run, sorted(self._rows.items()))
+    def finish(self, steps: Iterable[int]) -> None:
+        """Write the Parquet table, which makes the run a finished one, after checking that these steps are all there."""
+        if set(steps) != set(self._rows):
+            raise ValueError(f"{self.path} has rows of steps {sorted(self._rows)}, not of {sorted(steps)}")
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd")
-        _write(self.path / "rows.parquet", sink.getvalue())
+        pq.write_table(_table(self.run, sorted(self._rows.items())), sink, compression="zstd")
+        write(self.path / "rows.parquet", sink.getvalue())
 
 
 @contextlib.contextmanager
 def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
     """Create or reopen the directory of a run, locked against every other process."""
-    path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
-    with open(path / "lock", "w") as lock:
+    path, lock = Path(path), ".thermocline-lock"
+    with _writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        if not (path / "spec.json").exists():
+            strangers = sorted(p.name for p in path.iterdir() if p.name != lock and p.suffix != ".draft")
+            if strangers:
+                raise InputError(f"{path} holds {strangers[0]!r} and no spec.json: not a run directory; choose an empty one")
+        held = open(path / lock, "a")  # noqa: SIM115  closed below
+    with held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InputError(f"{path} is being written by another process; wait for it, or choose another directory") from None
-        file = path / "spec.json"
-        if not file.exists():
-            if strangers := sorted(p.name for p in path.iterdir() if p.name != "lock" and p.suffix != ".draft"):
-                raise InputError(f"{path} holds {strangers[0]!r} and no spec.json: not a run directory; choose an empty one")
-            _write(file, json.dumps(specs.to_json(run), indent=1).encode())
-        elif (there := _read_spec(file)) != run:
-            raise InputError(f"{path} holds another run: {_difference(there, run)}; choose another directory")
+        _claim(path, run)
         yield Record(path, run)
+
+
+def _claim(path: Path, run: Run) -> None:
+    """Write the spec where there is none, or where one was left by a run that never got as far as recording anything."""
+    file = path / "spec.json"
+    begun = (path / "rows.log").exists() or (path / "rows.parquet").exists()
+    if begun and file.exists() and (there := _read_spec(file)) != run:
+        raise InputError(f"{path} holds another run: {_difference(there, run)}; choose another directory")
+    if not begun:
+        write(file, json.dumps(specs.to_json(run), indent=1).encode())
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A run read back: its name, spec, provenance and rows."""
+    """A run read back: its directory, spec, provenance and rows."""
 
-    name: str
+    path: Path
     spec: Run
     provenance: dict[str, Any]
     rows: pa.Table
     finished: bool
+
+    @property
+    def name(self) -> str:
+        return self.path.name
 
 
 def load_run(path: str | os.PathLike[str]) -> Loaded:
@@ -167,8 +185,8 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{path / 'rows.parquet'} is damaged ({error}); delete it and run again to rebuild it") from None
     else:
-        rows = _table(path.name, run, _read_log(path / "rows.log", repair=False))
-    return Loaded(path.name, run, provenance, rows, finished)
+        rows = _table(run, _read_log(path / "rows.log", repair=False))
+    return Loaded(path, run, provenance, rows, finished)
 
 
 def find_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -178,13 +196,26 @@ def find_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
         places = [Path(place) for place in sorted(glob.glob(os.fspath(given)))] or [Path(given)]
         for place in places:
             inside = sorted(file.parent for file in place.glob("*/spec.json"))
-            found += [place] if (place / "spec.json").exists() or not inside else inside
+            found += [place] if (place / "spec.json").exists() or not inside else []
+            found += inside
     return list(dict.fromkeys(found))
+
+
+def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Loaded]:
+    """Every run at these paths. A second copy of a run is no second seed: it is left out, and said."""
+    runs: dict[str, Loaded] = {}
+    for path in find_runs(paths):
+        run = load_run(path)
+        if run.spec.key in runs:
+            warnings.warn(f"{path} is the same run as {runs[run.spec.key].path}: it is left out", stacklevel=2)
+        else:
+            runs[run.spec.key] = run
+    return list(runs.values())
 
 
 def load_rows(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> pa.Table:
     """The rows of every run at these paths, as one table with the columns of `SCHEMA`."""
-    tables = [load_run(path).rows for path in find_runs(paths)]
+    tables = [run.rows for run in load_runs(paths)]
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
 
@@ -223,10 +254,10 @@ def _read_log(file: Path, *, repair: bool) -> list[tuple[int, list[Row]]]:
     return steps
 
 
-def _table(name: str, run: Run, steps: Iterable[tuple[int, list[Row]]]) -> pa.Table:
+def _table(run: Run, steps: Iterable[tuple[int, list[Row]]]) -> pa.Table:
     flat = [(step, *row) for step, rows in steps for row in rows]
     columns = list(zip(*flat)) if flat else [[] for _ in _ROW_SCHEMA]
-    facts = [name, run.data.name, run.net.name, run.train.temperature, run.seed]
+    facts = [run.name, run.data.name, run.net.name, run.train.temperature, run.seed]
     arrays = [pa.array([fact] * len(flat), kind) for fact, (_, kind) in zip(facts, _RUN_SCHEMA)]
     arrays += [pa.array(column, kind) for column, (_, kind) in zip(columns, _ROW_SCHEMA)]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
@@ -251,11 +282,26 @@ def _difference(there: Run, here: Run) -> str:
     return f"its {path} is {value!r}, this one's is {dict(specs.leaves(here))[path]!r}"
 
 
-def _write(file: Path, content: bytes | pa.Buffer) -> None:
+def write(file: Path, content: bytes | pa.Buffer) -> None:
     """Write a whole file or nothing: a reader sees the old content or the new, whenever the power goes."""
     draft = file.with_name(f".{file.name}.draft")
-    with open(draft, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(draft, file)
+    with _writing(file):
+        with open(draft, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, file)
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextlib.contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """Say what could not be written, and why, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {file}: {error.strerror}; make room or choose another place") from None

@@ -12,9 +12,11 @@ import json
 import os
 import platform
 import selectors
+import shlex
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -72,6 +74,8 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
         data.check(name, data_dir=data_dir)
     if not measure.select(what.measures):
         raise InputError("measures is empty: name at least one (see: thermocline list measures), or 'all'")
+    if what.train.batch == 1 and what.net.name in nets.RESNETS:
+        raise InputError(f"{what.net.name} has batch normalisation, which needs a train.batch of at least 2")
     _device(device)
 
 
@@ -84,7 +88,13 @@ def follow(
     with record.open_run(_directory(what, directory), what) as log:
         if not log.finished:
             yield tell("loading", note=what.data.name)
-            yield from _carry_out(what, log, tell, _device(device), data_dir)
+            try:
+                yield from _carry_out(what, log, tell, _device(device), data_dir)
+            except RuntimeError as error:
+                if not isinstance(error, torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(error):
+                    raise
+                advice = f"try a smaller train.batch (now {what.train.batch}), net.width or data.size"
+                raise spec.Failure(f"out of memory: {advice}") from None
     yield tell("finished")
 
 
@@ -96,25 +106,41 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
     if device.type == "cuda":
         net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]  the layout tensor cores read
     state = train.State(net.to(device), what.train)
-    if (checkpoint := log.load()) is not None:
-        state.restore(*checkpoint)
-    log.describe(_provenance(what, device))
     total = train.total_steps(what.train, len(train_on))
-    snapshots = set(train.snapshot_steps(what.train, total))
+    snapshots = train.snapshot_steps(what.train, total)
+    _describe(what, log, device, {"train": train_on, "test": test_on, **{name: pair[0] for name, pair in ood.items()}})
+    _resume(log, state, snapshots)
     often = range(0, total, max(total // UPDATES, 1))
     for step, _ in train.fit(net, train_on, what.train, seed=what.seed, state=state, at=often):
         if step in snapshots and not log.recorded(step):
             yield tell("measuring", step, total)
-            rows = measure.measure(
-                net, train_on, test_on, ood, temperature=what.train.temperature, measures=what.measures, final=step == total
-            )
-            log.append(step, rows)
+            log.append(step, _measure(what, net, train_on, test_on, ood, step, total))
         if step and (step in snapshots or time.monotonic() - saved > SAVE_SECONDS):
             log.save(step, state.tensors())
             saved = time.monotonic()
             log.describe({"wall_seconds": round(before + saved - began, 1)})
         yield tell("training", step, total)
-    log.finish()
+    log.finish(snapshots)
+
+
+def _measure(what: spec.Run, net: Any, train_on: Any, test_on: Any, ood: Any, step: int, total: int) -> list[record.Row]:
+    options = {"temperature": what.train.temperature, "measures": what.measures, "final": step == total}
+    try:
+        return measure.measure(net, train_on, test_on, ood, **options)
+    except spec.Failure as error:
+        raise train.Diverged(train.hint(what.train, f"at step {step} {error}")) from None
+
+
+def _resume(log: record.Record, state: train.State, snapshots: list[int]) -> None:
+    """Go on from the checkpoint, unless rows from before it are gone: then from the start, which gives them again."""
+    if (checkpoint := log.load()) is None:
+        return
+    step, tensors = checkpoint
+    lost = [snapshot for snapshot in snapshots if snapshot <= step and not log.recorded(snapshot)]
+    if lost:
+        warnings.warn(f"{log.path} has lost the rows of step {lost[0]}; training starts again to measure them", stacklevel=2)
+    else:
+        state.restore(step, tensors)
 
 
 def follow_all(
@@ -148,13 +174,13 @@ def _attempt(what: spec.Run, *, store: str, device: str, data_dir: str | None) -
     """A run's events, ending with its error as a value where it has one."""
     try:
         yield from follow(what, Path(store) / what.name, device=device, data_dir=data_dir)
-    except (InputError, OSError, spec.Failure) as error:
+    except (InputError, spec.Failure) as error:
         yield from _failed(what, error)
 
 
 def _failed(what: spec.Run, error: Exception) -> Iterator[Progress | Exception]:
     yield Progress(what.name, "failed", note=str(error))
-    yield error
+    yield (InputError if isinstance(error, InputError) else spec.Failure)(f"{what.name}: {error}")
 
 
 def _side_by_side(runs: list[spec.Run], jobs: int, options: Mapping[str, Any]) -> Iterator[Progress | Exception]:
@@ -195,7 +221,7 @@ def _start(what: spec.Run, jobs: int, options: Mapping[str, Any]) -> subprocess.
     # Unbuffered, or lines that `select` cannot see would wait in this process; a session of its own, so that Ctrl-C
     # reaches this process alone, which then ends the others.
     process = subprocess.Popen(
-        [sys.executable, "-c", "from thermocline.run import work; work()"],
+        [sys.executable, "-P", "-c", "from thermocline.run import work; work()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
@@ -212,9 +238,11 @@ def work() -> None:
     order = json.load(sys.stdin)
     sys.argv = order["argv"]
     torch.set_num_threads(order["threads"])
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever else is printed must not be taken for an event
     try:
         for event in _attempt(spec.from_json(order["run"]), **order["options"]):
-            print(json.dumps(_encode(event)), flush=True)
+            print(json.dumps(_encode(event)), file=events)
     except BrokenPipeError:
         os._exit(1)  # the sweep is gone; what is done is on disk
 
@@ -244,29 +272,44 @@ def _directory(what: spec.Run, directory: str | os.PathLike[str] | None) -> Path
 
 
 def _device(name: str) -> torch.device:
+    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise spec.unknown("device", name, ["auto", "cpu", "cuda"]) from None
-    if device.type == "cuda" and not torch.cuda.is_available():
+        return torch.device("cuda" if cards else "cpu")
+    if name == "cuda" and not cards:
         raise InputError("device 'cuda' was asked for, but torch sees no GPU here; use --device cpu")
-    return device
+    valid = ["auto", "cpu", "cuda", *(f"cuda:{card}" for card in range(cards))]
+    if name not in valid:
+        raise spec.unknown("device", name, valid)
+    return torch.device(name)
 
 
-def _provenance(what: spec.Run, device: torch.device) -> dict[str, Any]:
+def _describe(what: spec.Run, log: record.Record, device: torch.device, splits: Mapping[str, data.Split]) -> None:
+    """Add this session to the provenance, after checking that it goes on with the data the first one began with."""
+    known = log.provenance()
+    prints = {name: split.fingerprint() for name, split in splits.items()}
+    for name, fingerprint in known.get("data", prints).items():
+        if prints.get(name) != fingerprint:
+            raise InputError(f"{log.path} was begun with other {name} images than are there now; choose another directory")
+    session = _session(device)
+    first = known.get("sessions", [session])[0]
+    if any(session[fact] != first[fact] for fact in ("device", "hardware", "versions")):
+        warnings.warn(f"{log.path} was begun on another machine or version: its numbers are a mixture", stacklevel=2)
+    facts = {"seed": what.seed, "data": prints, "sessions": [*known.get("sessions", []), session]}
+    meanings = {name: measure.MEASURES[name].explain() for name in measure.select(what.measures)}
+    log.describe({**first, **facts, "measures": meanings})
+
+
+def _session(device: torch.device) -> dict[str, Any]:
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    program = Path(sys.argv[0]).name
     return {
-        "command": " ".join(["thermocline", *sys.argv[1:]]),
+        "command": shlex.join(["thermocline" if program == "__main__.py" else program, *sys.argv[1:]]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "seed": what.seed,
         "device": str(device),
         "hardware": {"cpu": _processor(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "gpu": card},
         "versions": {"thermocline": thermocline.__version__, "python": platform.python_version(), "torch": torch.__version__},
         "commit": _commit(),
         "source": _source(),
-        "measures": {name: measure.MEASURES[name].explain() for name in measure.select(what.measures)},
     }
 
 

@@ -82,7 +82,11 @@ class Net:
 class Train:
     """The recipe: SGD at a softmax temperature."""
 
-    __post_init__ = _check
+    def __post_init__(self) -> None:
+        _check(self)
+        if self.nesterov and not self.momentum:
+            raise InputError("nesterov=true needs a momentum above 0")
+
     epochs: int = setting(30, "passes over the training images", least=1)
     batch: int = setting(128, "images a step", least=1)
     lr: float = setting(0.1, "learning rate at its highest", above=0)
@@ -90,7 +94,9 @@ class Train:
     nesterov: bool = setting(False, "Nesterov momentum")
     weight_decay: float = setting(0.0, "L2 penalty, added to the gradient", least=0)
     schedule: Literal["constant", "step", "cosine"] = setting("cosine", "how lr falls over training")
-    milestones: tuple[float, ...] = setting((0.5, 0.75), "schedule=step: fractions of training at which lr is cut")
+    milestones: tuple[float, ...] = setting(
+        (0.5, 0.75), "schedule=step: fractions of training at which lr is cut", above=0, below=1
+    )
     decay: float = setting(0.1, "schedule=step: what lr is multiplied by at each milestone", above=0)
     warmup: float = setting(0.0, "epochs over which lr rises linearly from zero", least=0)
     clip: float | None = setting(None, "largest gradient norm (default: no clipping)", above=0)
@@ -111,7 +117,7 @@ class Run:
     net: Net = dataclasses.field(default_factory=Net)
     train: Train = dataclasses.field(default_factory=Train)
     measures: tuple[str, ...] = setting(("all",), "what to measure (see: thermocline list measures)")
-    seed: int = setting(0, "seed of initialisation, sampling and augmentation", least=0)
+    seed: int = setting(0, "seed of initialisation, sampling and augmentation", least=0, below=2**63)
 
     @property
     def key(self) -> str:
@@ -268,6 +274,10 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
 
 def _bound(name: str, value: Any, bounds: Mapping[str, float]) -> None:
     if value is None:
+        return
+    if isinstance(value, tuple):
+        for item in value:
+            _bound(f"each of {name}", item, bounds)
         return
     for word, holds in (("above", value.__gt__), ("least", value.__ge__), ("below", value.__lt__)) if bounds else ():
         if word in bounds and not holds(type(value)(bounds[word])):

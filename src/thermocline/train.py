@@ -65,28 +65,28 @@ def fit(
 ) -> Iterator[tuple[int, nn.Module]]:
     """Train, yielding (step, net) at the spec's snapshot steps and at those of `at`; first at the step it starts from.
 
-    Pass a restored `State` to continue a run; step 0 and the last step are always among the yields.
+    Pass a restored `State` to continue a run. The last step is always among the yields.
     """
     state = state or State(net, train)
-    watch = _Watch(train, start=state.step)
-    total = total_steps(train, len(split))
-    stops = {*at, *snapshot_steps(train, total), state.step}
-    if state.step in stops:
-        yield state.step, net
+    watch = _Watch(train, classes=split.classes, start=state.step)
+    per_epoch, total = steps_per_epoch(train, len(split)), total_steps(train, len(split))
+    stops = {*at, *snapshot_steps(train, total)}
+    yield state.step, net
+    order = _epoch_order(len(split), seed, state.step // per_epoch)
     while state.step < total:
-        watch.add(_step(net, split, train, seed=seed, state=state))
+        epoch, position = divmod(state.step, per_epoch)
+        if position == 0:
+            order = _epoch_order(len(split), seed, epoch)
+        chosen = order[position * train.batch : (position + 1) * train.batch]
+        watch.add(_step(net, split, train, chosen, seed=seed, state=state))
         if state.step in stops or state.step % CHECK_EVERY == 0:
             watch.check(state.step)
         if state.step in stops:
             yield state.step, net
 
 
-def _step(net: nn.Module, split: Split, train: spec.Train, *, seed: int, state: State) -> Tensor:
-    """One optimiser step; returns the loss before it, on the device."""
-    per_epoch = steps_per_epoch(train, len(split))
-    epoch, position = divmod(state.step, per_epoch)
-    order = _epoch_order(len(split), seed, epoch)
-    chosen = order[position * train.batch : (position + 1) * train.batch].to(split.device)
+def _step(net: nn.Module, split: Split, train: spec.Train, chosen: Tensor, *, seed: int, state: State) -> Tensor:
+    """One optimiser step on the chosen samples; returns the loss before it, on the device."""
     generator = _generator(seed, "augment", state.step, split.device) if train.augment != "none" else None
     weight = next(net.parameters())
     batch = split.take(chosen, dtype=weight.dtype, augment=train.augment, generator=generator)
@@ -99,7 +99,7 @@ def _step(net: nn.Module, split: Split, train: spec.Train, *, seed: int, state: 
     if train.clip is not None:
         nn.utils.clip_grad_norm_(net.parameters(), train.clip)
     for group in state.optimizer.param_groups:
-        group["lr"] = group["factor"] * learning_rate(train, state.step, per_epoch)
+        group["lr"] = group["factor"] * learning_rate(train, state.step, steps_per_epoch(train, len(split)))
     state.optimizer.step()
     state.step += 1
     return loss.detach()
@@ -144,9 +144,9 @@ def learning_rate(train: spec.Train, step: int, per_epoch: int) -> float:
 class _Watch:
     """Notices a loss that is not finite, or that has left where it started far behind."""
 
-    def __init__(self, train: spec.Train, *, start: int) -> None:
+    def __init__(self, train: spec.Train, *, classes: int, start: int) -> None:
         self.train, self.seen, self.losses = train, start, []
-        self.first: float | None = None
+        self.chance = math.log(classes)
 
     def add(self, loss: Tensor) -> None:
         self.losses.append(loss)
@@ -155,28 +155,22 @@ class _Watch:
         losses = torch.stack(self.losses).cpu().tolist()
         for offset, loss in enumerate(losses, start=1):
             if not math.isfinite(loss):
-                raise Diverged(self._hint(f"loss became {loss} at step {self.seen + offset}"))
-        self.first = losses[0] if self.first is None else self.first
+                raise Diverged(hint(self.train, f"loss became {loss} at step {self.seen + offset}"))
         mean = sum(losses) / len(losses)
-        if mean > 20 * max(self.first, 1.0):
-            raise Diverged(self._hint(f"loss grew from {self.first:.4g} to {mean:.4g} by step {step}"))
+        if mean > 20 * max(self.chance, 1.0):
+            raise Diverged(hint(self.train, f"loss grew to {mean:.4g} by step {step}, where guessing has {self.chance:.4g}"))
         self.seen, self.losses = step, []
 
-    def _hint(self, what: str) -> str:
-        rate, clip = self.train.lr, "" if self.train.clip else ", clip gradients (train.clip=1)"
-        return f"{what}; try a smaller train.lr (now {rate:g}), a longer train.warmup{clip}"
 
-
-_orders: dict[tuple[int, int, int], Tensor] = {}
+def hint(train: spec.Train, what: str) -> str:
+    """What happened, and what to try against it."""
+    clip = "" if train.clip else ", clip gradients (train.clip=1)"
+    return f"{what}; try a smaller train.lr (now {train.lr:g}), a longer train.warmup{clip}"
 
 
 def _epoch_order(samples: int, seed: int, epoch: int) -> Tensor:
-    """The order of samples in an epoch; the last one asked for is kept, since every step of the epoch asks."""
-    wanted = (samples, seed, epoch)
-    if wanted not in _orders:
-        _orders.clear()
-        _orders[wanted] = torch.randperm(samples, generator=_generator(seed, "order", epoch, "cpu"))
-    return _orders[wanted]
+    """The order of samples in an epoch."""
+    return torch.randperm(samples, generator=_generator(seed, "order", epoch, "cpu"))
 
 
 def _generator(seed: int, purpose: str, index: int, device: torch.device | str) -> torch.Generator:

@@ -108,7 +108,8 @@ def read(paths: list[Path], indices: Int[Tensor, "n"], *, size: int, channels: i
         path = paths[index]
         with _image(path) as image:
             try:
-                square = ImageOps.fit(image.convert("L" if channels == 1 else "RGB"), (size, size), Image.Resampling.BILINEAR)
+                upright = ImageOps.exif_transpose(image)  # cameras store how they were held, not a turned picture
+                square = ImageOps.fit(upright.convert("L" if channels == 1 else "RGB"), (size, size), Image.Resampling.BILINEAR)
             except Exception:  # a decoder raises whatever it meets in a damaged file
                 raise InputError(f"{path} is damaged and cannot be read as an image") from None
         images[place] = torch.from_numpy(np.array(square).reshape(size, size, channels)).permute(2, 0, 1)

@@ -120,6 +120,8 @@ def _runes(name: str, rest: str | None) -> Set:
 def _drawn(seed: int, want: Want) -> tuple[Source, Source]:
     classes, size = want.classes or 100, want.size or 16
     low, high = runes.SIZES
+    if want.channels is not None:  # to be like another set: drawn as near to its size as can be, then resized
+        size = min(max(size, low), high)
     if not low <= size <= high:
         raise InputError(f"runes are drawn at {low} to {high} pixels a side, got {size}")
     counts = {"train": want.train or 12_000, "test": want.test or 3_000}

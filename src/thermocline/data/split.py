@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -76,6 +77,11 @@ class Split:
             here = slice(start, min(start + size, len(self)))
             indices = torch.arange(here.start, here.stop, device=self.device)
             yield Batch(self._normalise(self.images[here], dtype), self.labels[here], indices)
+
+    def fingerprint(self) -> str:
+        """Twelve hex digits of the SHA-256 of images and labels: whether this is the data that was there before."""
+        parts = (tensor.cpu().contiguous().numpy().tobytes() for tensor in (self.images, self.labels))
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
 
     def to(self, device: str | torch.device) -> Split:
         """The same split on another device."""

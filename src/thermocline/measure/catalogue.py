@@ -11,9 +11,8 @@ from torch import Tensor
 
 from thermocline import detect, geometry, probes, softmax
 from thermocline.measure.passes import RIDGE, Scores, Seen
-from thermocline.record import Row, params
+from thermocline.record import RANK, Row, params
 
-RANK = {"of": "covariance", "rtol": 1e-3}  # the headline convention [masarczyk2023tunnel]
 SWEEP = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 
 

@@ -17,7 +17,7 @@ from thermocline.measure.capture import capture
 from thermocline.moments import ClassMoments
 from thermocline.nets import Tap
 from thermocline.record import Row, params
-from thermocline.spec import InputError
+from thermocline.spec import Failure
 
 BATCH = 1000  # images a forward pass while measuring
 RIDGE = 1e-3  # the probes' penalty, as a fraction of the mean eigenvalue of the scatter matrix
@@ -64,17 +64,20 @@ class Seen:
     def scores(self) -> list[Scores]:
         """Every detector on every OOD set, fitted once for all measures."""
         fit_on, known = self.passes["train"], self.passes["test"]
+        # The authors multiply by the largest logit for every net but ResNets: both, so that either can be read off.
         detectors = {
             params(detector="neco", dim=0.9): detect.NECO(dim=0.9),
+            params(detector="neco-maxlogit", dim=0.9): detect.NECO(dim=0.9, logit_factor=True),
             params(detector="msp"): detect.MSP(temperature=self.temperature),
         }
         found = []
         for name, detector in detectors.items():
-            detector.fit(fit_on.features, fit_on.logits, fit_on.labels)
-            inside = detector.score(known.features, known.logits)
+            # Float64: a confident net's probabilities are 1.0 in float32, and ties cost what a score could tell.
+            detector.fit(fit_on.features, fit_on.logits.double(), fit_on.labels)
+            inside = detector.score(known.features, known.logits.double())
             for ood in self.ood:
                 other = self.passes[f"{ood}/test"]
-                found.append(Scores(name, f"{ood}/test", inside, detector.score(other.features, other.logits)))
+                found.append(Scores(name, f"{ood}/test", inside, detector.score(other.features, other.logits.double())))
         return found
 
     def layers(self) -> Iterator[tuple[Tap, Callable[..., Row]]]:
@@ -148,7 +151,7 @@ def _pass(
 
 def _finite(value: Tensor, where: str) -> Tensor:
     if not torch.isfinite(value).all():
-        raise InputError(f"the net gives NaN or infinite values at {where}: nothing can be measured on it")
+        raise Failure(f"the net gives NaN or infinite values at {where}: nothing can be measured on it")
     return value
 
 

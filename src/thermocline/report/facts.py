@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from thermocline import spec as specs
-from thermocline.record import Loaded
+from thermocline.record import RANK, Loaded
 
-HEADLINE = ("covariance", 1e-3)
+HEADLINE = (str(RANK["of"]), float(RANK["rtol"]))
 """The `of` and `rtol` of the rank that is put first [masarczyk2023tunnel]; the others are a sensitivity check."""
 
 # Student's t at 97.5 % for 1, 2, 3, ... degrees of freedom; beyond the table its last entry errs on the wide side.
@@ -83,8 +83,17 @@ class Group:
     def finished(self) -> bool:
         return self.members[0].finished
 
+    @property
+    def seeds(self) -> int:
+        return len({member.seed for member in self.members})
+
     def estimate(self, pick: Callable[[Summary], float | None]) -> Estimate | None:
-        return estimate(value for member in self.members if (value := pick(member)) is not None)
+        """Over seeds: runs of one seed that were only observed differently count once."""
+        values: dict[int, float] = {}
+        for member in self.members:
+            if (value := pick(member)) is not None:
+                values.setdefault(member.seed, value)
+        return estimate(values.values())
 
     def first(self, pick: Callable[[Summary], Any]) -> Any:
         return next((value for member in self.members if (value := pick(member)) is not None), None)

@@ -28,10 +28,13 @@ class Verdict:
     baseline: float | None
     status: str
     sentence: str
+    seeds: int
 
     @property
     def word(self) -> str:
-        return STATUS[self.status]
+        """The status; from fewer than three seeds noise gives any of them often enough, so then it carries their number."""
+        few = {1: " (one seed)", 2: " (two seeds)"} if self.status in ("present", "absent", "reversed") else {}
+        return STATUS[self.status] + few.get(self.seeds, "")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ def judge(case: Case) -> list[Verdict]:
             status, sentence = _compare(claim, base, group) if hotter else _describe(claim, base)
             if sentence:
                 baseline = base.temperature if hotter else None
-                found.append(Verdict(case.title, claim.title, claim.measure, group.temperature, baseline, status, sentence))
+                place = (case.title, claim.title, claim.measure, group.temperature, baseline)
+                found.append(Verdict(*place, status, sentence, min(base.seeds, group.seeds)))
     return found
 
 
@@ -201,7 +205,8 @@ def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
     if differing := _differing(base, group):
         found.append(f"{group.label} differs from {base.label} in more than temperature: {', '.join(differing)}.")
     return [
-        Verdict(case.title, "Comparison", "", group.temperature, base.temperature, "caution", sentence) for sentence in found
+        Verdict(case.title, "Comparison", "", group.temperature, base.temperature, "caution", sentence, group.seeds)
+        for sentence in found
     ]
 
 

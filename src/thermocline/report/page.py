@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from thermocline.record import Loaded, find_runs, load_run
+from thermocline import record
+from thermocline.record import Loaded
 from thermocline.report import theme, view
 from thermocline.report.facts import cases, summary
 from thermocline.spec import InputError
@@ -51,18 +53,14 @@ def render(paths: Paths, output: str | Path, *, figures: str | Path | None = Non
 
 
 def _load(paths: Paths) -> tuple[dict[str, Loaded], list[str]]:
-    """The runs by key. A second copy of one run is no second seed, so it is left out, and said."""
-    runs: dict[str, Loaded] = {}
-    notes = []
-    for path in find_runs(paths):
-        run = load_run(path)
-        if run.spec.key in runs:
-            notes.append(f"{path} has the settings and seed of {runs[run.spec.key].name}: it is left out.")
-        else:
-            runs[run.spec.key] = run
+    """The runs by key, coldest first, and what was said while reading them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        runs = record.load_runs(paths)
     if not runs:
         raise InputError("no runs to report on; give run directories, or a folder of them")
-    return dict(sorted(runs.items(), key=lambda item: (item[1].spec.train.temperature, item[1].spec.seed))), notes
+    ordered = sorted(runs, key=lambda run: (run.spec.train.temperature, run.spec.seed))
+    return {run.spec.key: run for run in ordered}, [str(warning.message) for warning in caught]
 
 
 def _drawing() -> Any:
@@ -103,6 +101,6 @@ def _policy(scripts: Sequence[str]) -> str:
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from None
+    record.write(path, text.encode())

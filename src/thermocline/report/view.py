@@ -144,7 +144,7 @@ def _tables(case: Case) -> list[list[tuple[str, list[table.Line]]]]:
 
 
 def _seeds(group: Group) -> str:
-    count = len(group.members)
+    count = group.seeds
     state = "" if group.finished else ", unfinished"
     return f"{count} seed{'s' if count > 1 else ''}{state}"
 

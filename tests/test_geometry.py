@@ -1,5 +1,7 @@
 """Ranks and spectra against numpy in float64, from samples and from moments, on lopsided shapes."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thermocline import geometry
-from thermocline.moments import Moments
+from thermocline.moments import ClassMoments, Moments
 
 
 def cloud(seed: int, n: int, d: int) -> torch.Tensor:
@@ -69,8 +71,85 @@ def test_limits() -> None:
     assert np.isclose(geometry.entropy_rank(one_line), 1, atol=1e-5)
 
 
+def test_rounding_of_the_mean_is_not_a_direction() -> None:
+    """0.1 has no exact mean in float64; what centring leaves behind must not count as a rank of 1."""
+    for value in (0.1, 1e6 / 3, -7e-9):
+        constant = torch.full((23, 4), value, dtype=torch.float64)
+        streamed = ClassMoments(4, 3)
+        for batch in constant.split(5):
+            streamed.update(batch, torch.arange(len(batch)) % 3)
+        for given_as in (constant, constant[:5].T, constant.repeat(1, 30), Moments.of(constant), streamed.all):
+            assert int(geometry.numerical_rank(given_as, of="features", rtol=1e-3)) == 0
+            assert float(geometry.entropy_rank(given_as)) == 0
+    barely = torch.full((23, 4), 0.1, dtype=torch.float64)
+    barely[0, 2] += 1e-12
+    assert int(geometry.numerical_rank(barely, of="features", rtol=1e-3)) == 1
+
+
+def graded(count: int) -> torch.Tensor:
+    """1, then five a decade, none closer than 25 % to a power of ten."""
+    return 10 ** -(torch.arange(count, dtype=torch.float64) / 5 - 0.1).clamp(min=0)
+
+
+def with_spectrum(sigma: torch.Tensor, n: int, d: int, gen: torch.Generator) -> torch.Tensor:
+    """A centred (n, d) matrix with these singular values."""
+    left = torch.randn(n, len(sigma), generator=gen, dtype=torch.float64)
+    right = torch.randn(d, len(sigma), generator=gen, dtype=torch.float64)
+    return torch.linalg.qr(left - left.mean(0)).Q @ torch.diag(sigma) @ torch.linalg.qr(right).Q.T
+
+
+@pytest.mark.parametrize(("n", "d"), [(600, 40), (300, 45), (42, 400), (60, 45)])
+@pytest.mark.parametrize("of", ["features", "covariance"])
+def test_the_gram_counts_as_the_svd_does_down_to_its_reach(gen: torch.Generator, n: int, d: int, of: str) -> None:
+    sigma = graded(40)
+    rtols = [10.0**-k for k in range(1, 7)]
+    if of == "covariance":
+        rtols = [rtol**2 for rtol in rtols]
+    x = with_spectrum(sigma, n, d, gen) + 0.01 * torch.randn(d, generator=gen, dtype=torch.float64)
+    exact = geometry.rank_sweep(geometry.singular_values(x), of=of, rtols=rtols)
+    assert exact.tolist() == [6, 11, 16, 21, 26, 31]
+    for given_as in (x, Moments.of(x)):
+        assert geometry.rank_sweep(given_as, of=of, rtols=rtols).tolist() == exact.tolist()
+        for rtol, count in zip(rtols, exact):
+            assert geometry.numerical_rank(given_as, of=of, rtol=rtol) == count
+
+
+def test_a_tolerance_finer_than_the_gram_takes_the_svd(gen: torch.Generator) -> None:
+    x = with_spectrum(graded(60), 400, 70, gen)
+    assert geometry.rank_sweep(x, of="features", rtols=[1e-2, 1e-9]).tolist() == [11, 46]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fine", "coarse"), [(torch.bfloat16, 1e-3, 1e-2), (torch.float16, 1e-4, 1e-3), (torch.float32, 1e-8, 1e-6)]
+)
+def test_a_tolerance_under_the_reach_of_the_format_warns(
+    gen: torch.Generator, dtype: torch.dtype, fine: float, coarse: float
+) -> None:
+    x = torch.outer(torch.randn(64, generator=gen), torch.randn(9, generator=gen)).to(dtype)
+    with pytest.warns(UserWarning, match="under the reach"):
+        assert int(geometry.numerical_rank(x, of="features", rtol=fine / 100, centered=False)) > 1
+    with pytest.warns(UserWarning, match="under the reach"):
+        geometry.numerical_rank(x, of="covariance", rtol=fine**2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert int(geometry.numerical_rank(x, of="features", rtol=coarse, centered=False)) == 1
+        geometry.numerical_rank(x, of="covariance", rtol=coarse**2)
+        geometry.numerical_rank(geometry.singular_values(x), of="features", rtol=fine)
+        geometry.rank_sweep(Moments.of(x), of="features", rtols=[1e-1, 1e-6])
+    with pytest.warns(UserWarning, match="under the reach"):
+        geometry.rank_sweep(Moments.of(x), of="features", rtols=[1e-1, 1e-7])
+
+
+def test_no_samples_is_an_error() -> None:
+    for empty in (torch.zeros(0, 4), torch.zeros(4, 0)):
+        with pytest.raises(ValueError, match="at least one sample"):
+            geometry.numerical_rank(empty, of="features", rtol=1e-3)
+
+
 def test_the_convention_is_required() -> None:
     with pytest.raises(TypeError):
         geometry.numerical_rank(torch.eye(3))  # type: ignore[call-arg]
     with pytest.raises(Exception, match="of"):
         geometry.numerical_rank(torch.eye(3), of="logits", rtol=1e-3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        geometry.rank_sweep(torch.eye(3), of="features")  # type: ignore[call-arg]

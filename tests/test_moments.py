@@ -14,21 +14,56 @@ def sample(seed: int, n: int = 41, d: int = 6) -> torch.Tensor:
     return x @ torch.diag(torch.logspace(-2, 2, d)) + 100
 
 
-@given(st.integers(0, 99), st.lists(st.integers(0, 41), max_size=5), st.booleans())
-def test_any_cut_and_any_merge_order_agree(seed: int, cuts: list[int], backwards: bool) -> None:
-    x, y = sample(seed), torch.arange(41) % 4
+def within_by_definition(x: torch.Tensor, labels: torch.Tensor) -> np.ndarray:
+    wide, y = x.double().numpy(), labels.numpy()
+    deviations = np.concatenate([wide[y == c] - wide[y == c].mean(0) for c in np.unique(y)])
+    return deviations.T @ deviations
+
+
+def assert_same(one: ClassMoments, other: ClassMoments, *, rtol: float = 1e-9) -> None:
+    assert one.count == one.all.count == other.count == other.all.count
+    assert torch.equal(one.counts, other.counts)
+    assert torch.allclose(one.means, other.means, rtol=1e-12)
+    assert torch.allclose(one.all.mean, other.all.mean, rtol=1e-12)
+    assert torch.allclose(one.all.scatter, other.all.scatter, rtol=rtol, atol=1e-9)
+    assert torch.allclose(one.within, other.within, rtol=rtol, atol=1e-9)
+
+
+@given(st.integers(0, 99), st.lists(st.integers(0, 41), max_size=5), st.booleans(), st.booleans())
+def test_any_cut_and_any_merge_order_agree(seed: int, cuts: list[int], backwards: bool, stream: bool) -> None:
+    """Five classes, of which one is never seen and, sorted by label, most are absent from most batches."""
+    x, y = sample(seed), torch.arange(41).sort().values * 4 // 41
     pieces = list(zip(torch.tensor_split(x, sorted(cuts)), torch.tensor_split(y, sorted(cuts))))
-    whole = ClassMoments.of(x, y, classes=5)
     joined = ClassMoments(6, 5)
     for a, b in reversed(pieces) if backwards else pieces:
-        part = ClassMoments(6, 5)
-        part.update(a, b)
-        joined.merge(part)
-    assert joined.all.count == 41
-    assert torch.allclose(joined.all.mean, whole.all.mean, rtol=1e-12)
-    assert torch.allclose(joined.all.scatter, whole.all.scatter, rtol=1e-9, atol=1e-9)
-    assert torch.equal(joined.counts, whole.counts)
-    assert torch.allclose(joined.means, whole.means, rtol=1e-12)
+        if stream:
+            joined.update(a, b)
+        else:
+            joined.merge(ClassMoments.of(a, b, classes=5))
+    assert_same(joined, ClassMoments.of(x, y, classes=5))
+
+
+@given(st.integers(0, 99))
+def test_neither_order_of_samples_nor_names_of_classes_matter(seed: int) -> None:
+    gen = torch.Generator().manual_seed(seed)
+    x, y = sample(seed), torch.randint(7, (41,), generator=gen)
+    order, names = torch.randperm(41, generator=gen), torch.randperm(7, generator=gen)
+    whole, moved = ClassMoments.of(x, y, classes=7), ClassMoments(6, 7)
+    for batch in order.split(9):
+        moved.update(x[batch], names[y[batch]])
+    assert torch.equal(moved.counts[names], whole.counts)
+    assert torch.allclose(moved.means[names], whole.means, rtol=1e-12)
+    assert torch.allclose(moved.within, whole.within, rtol=1e-9, atol=1e-9)
+
+
+@given(st.integers(0, 99))
+def test_scatters_turn_with_the_features(seed: int) -> None:
+    gen = torch.Generator().manual_seed(seed)
+    x, y = sample(seed).double(), torch.arange(41) % 3
+    rotation = torch.linalg.qr(torch.randn(6, 6, generator=gen, dtype=torch.float64)).Q
+    still, turned = ClassMoments.of(x, y, classes=3), ClassMoments.of(5 * x @ rotation, y, classes=3)
+    assert torch.allclose(turned.within, 25 * rotation.T @ still.within @ rotation, rtol=1e-9, atol=1e-6)
+    assert torch.allclose(turned.all.scatter, 25 * rotation.T @ still.all.scatter @ rotation, rtol=1e-9, atol=1e-6)
 
 
 def test_against_numpy_far_from_the_origin(gen: torch.Generator) -> None:
@@ -37,8 +72,70 @@ def test_against_numpy_far_from_the_origin(gen: torch.Generator) -> None:
     m = Moments(3)
     for batch in x.split(7):
         m.update(batch)
-    assert np.allclose(m.covariance(ddof=1), np.cov(x.double().numpy(), rowvar=False), rtol=1e-10)
+    labelled = ClassMoments.of(x, torch.arange(5000) % 3, classes=3).all
+    for moments in (m, Moments.of(x), labelled):
+        assert moments.count == 5000
+        assert np.allclose(moments.covariance(ddof=1), np.cov(x.double().numpy(), rowvar=False), rtol=1e-10)
     assert np.allclose(m.second_moment(), x.double().T @ x.double(), rtol=1e-12)
+
+
+def test_two_halves_merge_into_the_whole(gen: torch.Generator) -> None:
+    x = torch.randn(90, 4, generator=gen) + 30
+    left, right, empty = Moments.of(x[:13]), Moments.of(x[13:]), Moments(4)
+    left.merge(right)
+    left.merge(empty)
+    empty.merge(left)
+    assert left.count == empty.count == 90
+    assert np.allclose(empty.covariance(ddof=0), np.cov(x.double().numpy(), rowvar=False, ddof=0), rtol=1e-12)
+
+
+def test_within_and_between_by_definition(gen: torch.Generator) -> None:
+    y = torch.randint(6, (200,), generator=gen) ** 2 % 7  # unequal sizes, and classes 3, 5 and 6 never seen
+    x = 3 * torch.randn(7, 5, generator=gen)[y] + torch.randn(200, 5, generator=gen)
+    m = ClassMoments(5, 7)
+    for a, b in zip(x.split(23), y.split(23)):
+        m.update(a, b)
+    seen = [c for c in range(7) if (y == c).any()]
+    assert seen == [0, 1, 2, 4]
+    wide = x.double().numpy()
+    within = within_by_definition(x, y)
+    means, sizes = np.stack([wide[y == c].mean(0) for c in seen]), np.array([(y == c).sum() for c in seen])
+    assert np.allclose(m.within_covariance(ddof=0), within / 200)
+    assert np.allclose(m.within_covariance(ddof=1), within / (200 - 4))
+    assert np.allclose(m.between_covariance(weights="classes"), np.cov(means.T, ddof=0))
+    between = np.cov(means.T, fweights=sizes, ddof=0)
+    assert np.allclose(m.between_covariance(weights="samples"), between)
+    assert np.allclose(m.within_covariance(ddof=0) + m.between_covariance(weights="samples"), m.all.covariance(ddof=0))
+    assert not np.allclose(m.between_covariance(weights="classes"), between)
+    with pytest.raises(Exception, match="weights"):
+        m.between_covariance(weights="features")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_collapsed_classes_keep_their_scatter(gen: torch.Generator, merge: bool) -> None:
+    """Classes 1e-8 as wide as they are apart: total minus between has no right digit left, the pairwise rule has them."""
+    y = torch.randint(5, (400,), generator=gen)
+    x = 10 * torch.randn(5, 3, generator=gen, dtype=torch.float64)[y]
+    x = x + 1e-7 * torch.randn(400, 3, generator=gen, dtype=torch.float64)
+    m = ClassMoments(3, 5)
+    for a, b in zip(x.split(37), y.split(37)):
+        if merge:
+            m.merge(ClassMoments.of(a, b, classes=5))
+        else:
+            m.update(a, b)
+    expected = within_by_definition(x, y)
+    assert np.allclose(m.within, expected, rtol=1e-6, atol=1e-7 * expected.max())
+    subtracted = m.all.scatter - m.count * m.between_covariance(weights="samples")
+    assert not np.allclose(subtracted, expected, rtol=0.1, atol=0.1 * expected.max())
+
+
+def test_many_classes_wider_than_a_batch(gen: torch.Generator) -> None:
+    x, y = torch.randn(300, 16, generator=gen), torch.randint(1000, (300,), generator=gen)
+    m = ClassMoments(16, 1000)
+    for a, b in zip(x.split(50), y.split(50)):
+        m.update(a, b.to(torch.int32))
+    assert np.allclose(m.within, within_by_definition(x, y), atol=1e-10)
+    assert np.allclose(m.all.covariance(ddof=0), np.cov(x.double().numpy(), rowvar=False, ddof=0))
 
 
 def test_class_means_and_absent_classes() -> None:
@@ -46,8 +143,38 @@ def test_class_means_and_absent_classes() -> None:
     m = ClassMoments.of(x, torch.tensor([0, 0, 2]), classes=4)
     assert m.counts.tolist() == [2, 0, 1, 0]
     assert m.means.flatten().tolist() == [2, 0, 10, 0]
+    assert m.within.item() == 2
+
+
+def test_an_empty_batch_changes_nothing() -> None:
+    m = ClassMoments.of(torch.ones(3, 2), torch.tensor([0, 1, 1]), classes=2)
+    m.update(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64))
+    assert_same(m, ClassMoments.of(torch.ones(3, 2), torch.tensor([0, 1, 1]), classes=2))
+
+
+def test_a_stream_with_gradients_leaves_no_graph() -> None:
+    x = torch.ones(4, 2, requires_grad=True)
+    m = ClassMoments.of(2 * x, torch.tensor([0, 1, 1, 0]), classes=2)
+    assert not m.within.requires_grad
+    assert not Moments.of(2 * x).scatter.requires_grad
+
+
+def test_nan_reaches_every_reader() -> None:
+    x = torch.tensor([[1.0, 2.0], [float("nan"), 0.0], [3.0, 1.0]])
+    m = ClassMoments.of(x, torch.tensor([0, 1, 0]), classes=2)
+    for value in (m.means, m.within, m.all.mean, m.all.scatter, m.between_covariance(weights="classes"), Moments.of(x).scatter):
+        assert value.isnan().any()
+    assert m.means[0].tolist() == [2.0, 1.5]
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_labels_out_of_range_are_refused(label: int) -> None:
+    with pytest.raises(ValueError, match=r"0\.\.2"):
+        ClassMoments.of(torch.ones(2, 4), torch.tensor([0, label]), classes=3)
 
 
 def test_a_covariance_needs_samples() -> None:
     with pytest.raises(ValueError, match="more than 1"):
         Moments.of(torch.zeros(1, 3)).covariance(ddof=1)
+    with pytest.raises(ValueError, match="more than 2"):
+        ClassMoments.of(torch.zeros(2, 3), torch.tensor([0, 1]), classes=9).within_covariance(ddof=1)

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from thermocline.measure import capture as capture
     from thermocline.record import load_rows as load_rows
     from thermocline.report import render as render
+    from thermocline.scanner import Watch as Watch
+    from thermocline.scanner import scan as scan
 
 __version__ = "0.1.0"
 _HOMES = {"load": "data", "MEASURES": "measure", "capture": "measure", "load_rows": "record", "render": "report"}
+_HOMES |= {"scan": "scanner", "Watch": "scanner"}
 _MODULES = (
     "data", "detect", "geometry", "measure", "moments", "nets", "probes", "record", "report", "run", "softmax", "spec", "train",
 )  # fmt: skip

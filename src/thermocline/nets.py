@@ -20,17 +20,38 @@ from thermocline.spec import InputError
 
 @dataclass(frozen=True)
 class Tap:
-    """A place to read a net: the input or output of a module, flattened or average-pooled to 2 x 2 first."""
+    """A place to read a net: the input or output of a module, as one vector a sample.
+
+    Views: flatten; pool2 (images averaged to 2 x 2); mean (over tokens); cls (the first token); raw (as it is).
+    `subset` keeps that many features of a wider view, the same ones every time.
+    """
 
     path: str
     at: Literal["input", "output"] = "output"
-    view: Literal["flatten", "pool2"] = "flatten"
+    view: Literal["flatten", "pool2", "mean", "cls", "raw"] = "flatten"
+    subset: int | None = None
 
-    def read(self, value: Float[Tensor, "b *shape"]) -> Float[Tensor, "b d"]:
+    @property
+    def label(self) -> str:
+        """The view as rows record it."""
+        return self.view if self.subset is None else f"{self.view}/{self.subset}"
+
+    def read(self, value: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *view"]:
         """The view of a captured value, in memory of its own: a later in-place operation cannot change it."""
+        value = value.detach()
+        if self.view == "raw":
+            return value.clone()
         if self.view == "pool2" and value.ndim == 4:
-            return functional.adaptive_avg_pool2d(value, 2).flatten(1)
-        return value.detach().flatten(1).clone()
+            return self._some(functional.adaptive_avg_pool2d(value, 2).flatten(1))
+        if self.view in ("mean", "cls") and value.ndim == 3:
+            return self._some(value.mean(1) if self.view == "mean" else value[:, 0].clone())
+        return self._some(value.flatten(1).clone())
+
+    def _some(self, vectors: Tensor) -> Tensor:
+        if self.subset is None or vectors.shape[1] <= self.subset:
+            return vectors
+        chosen = torch.randperm(vectors.shape[1], generator=torch.Generator().manual_seed(0))[: self.subset]
+        return vectors[:, chosen.sort().values.to(vectors.device)]
 
 
 class MLP(nn.Module):
@@ -139,7 +160,7 @@ def build(net: spec.Net, *, classes: int, size: int, channels: int = 3, seed: in
 
 
 def taps(net: nn.Module) -> tuple[Tap, ...]:
-    """The taps a net declares, in order of depth; the last one is its head."""
+    """The taps a net declares, in order of depth; the last one is its head. For any other net: `measure.find_taps`."""
     declared = getattr(net, "taps", None)
     if not declared:
         raise InputError(f"{type(net).__name__} declares no taps: set net.taps = (Tap('path.of.module'), ...), head last")

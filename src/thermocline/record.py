@@ -120,7 +120,7 @@ class Record:
         if set(steps) != set(self._rows):
             raise ValueError(f"{self.path} has rows of steps {sorted(self._rows)}, not of {sorted(steps)}")
         sink = pa.BufferOutputStream()
-        pq.write_table(_table(self.run, sorted(self._rows.items())), sink, compression="zstd")
+        pq.write_table(table(self.run, sorted(self._rows.items())), sink, compression="zstd")
         write(self.path / "rows.parquet", sink.getvalue())
 
 
@@ -185,7 +185,7 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{path / 'rows.parquet'} is damaged ({error}); delete it and run again to rebuild it") from None
     else:
-        rows = _table(run, _read_log(path / "rows.log", repair=False))
+        rows = table(run, _read_log(path / "rows.log", repair=False))
     return Loaded(path, run, provenance, rows, finished)
 
 
@@ -254,7 +254,8 @@ def _read_log(file: Path, *, repair: bool) -> list[tuple[int, list[Row]]]:
     return steps
 
 
-def _table(run: Run, steps: Iterable[tuple[int, list[Row]]]) -> pa.Table:
+def table(run: Run, steps: Iterable[tuple[int, list[Row]]]) -> pa.Table:
+    """Rows by step as a table with the columns of `SCHEMA`."""
     flat = [(step, *row) for step, rows in steps for row in rows]
     columns = list(zip(*flat)) if flat else [[] for _ in _ROW_SCHEMA]
     facts = [run.name, run.data.name, run.net.name, run.train.temperature, run.seed]

@@ -6,35 +6,45 @@ what it needs. The engine joins the needs of the measures asked for and shows ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from thermocline import spec
-from thermocline.data import Split
-from thermocline.measure.capture import capture
+from thermocline import nets, spec
+from thermocline.measure import source
+from thermocline.measure.capture import capture, find_taps
 from thermocline.measure.catalogue import MEASURES
-from thermocline.measure.passes import look
+from thermocline.measure.passes import Subject, evaluating, look
+from thermocline.nets import Tap
 from thermocline.record import Row
 
-__all__ = ["MEASURES", "capture", "measure", "select"]
+__all__ = ["MEASURES", "Subject", "capture", "evaluating", "find_taps", "measure", "select", "source"]
 
 
 def measure(
     net: nn.Module,
-    train: Split,
-    test: Split,
-    ood: Mapping[str, tuple[Split, Split]],
+    train: Any,
+    test: Any,
+    ood: Mapping[str, tuple[Any, Any]],
     *,
     temperature: float,
+    taps: Sequence[Tap] = (),
     measures: Iterable[str] = ("all",),
     final: bool = True,
+    logits: Callable[[Any], Tensor] = lambda output: output,
+    progress: bool = False,
 ) -> list[Row]:
-    """The rows of the measures asked for. With `final=False` only those cheap enough to follow training."""
+    """The rows of the measures asked for. With `final=False` only those cheap enough to follow training.
+
+    Data is a Split, (inputs, labels) tensors, a Dataset or a DataLoader; `test` may be None, for measures of training data
+    alone. `taps` default to those the net declares.
+    """
     chosen = [MEASURES[name] for name in select(measures)]
     chosen = [one for one in chosen if final or one.throughout]
     needs = frozenset().union(*(one.needs for one in chosen))
-    seen = look(net, train, test, ood if "ood" in needs else {}, needs, temperature=temperature, final=final)
+    subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, progress)
+    seen = look(subject, train, test, ood if "ood" in needs else {}, needs, final=final)
     return [row for one in chosen for row in one.function(seen)]
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
 
 from thermocline import detect, geometry, probes, softmax
 from thermocline.measure.passes import RIDGE, Scores, Seen
+from thermocline.moments import ClassMoments
 from thermocline.record import RANK, Row, params
 
 SWEEP = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -21,7 +23,7 @@ def accuracy(seen: Seen) -> Iterator[Row]:
 
     (1/n) sum_i [argmax_k e_ik = y_i]                                         [masarczyk2025softmax, Sec. 2]
     """
-    for split in ("train", "test"):
+    for split in _known(seen):
         one = seen.passes[split]
         yield Row(split, "", 0, "", "accuracy", "", float((one.logits.argmax(1) == one.labels).double().mean()))
 
@@ -31,10 +33,14 @@ def loss(seen: Seen) -> Iterator[Row]:
 
     -(1/n) sum_i log softmax_T(e_i)_{y_i}                                     [masarczyk2025softmax, Sec. 2]
     """
-    for split in ("train", "test"):
+    for split in _known(seen):
         one = seen.passes[split]
         value = softmax.tempered_cross_entropy(one.logits.double(), one.labels, temperature=seen.temperature)
         yield Row(split, "", 0, "", "loss", "", float(value))
+
+
+def _known(seen: Seen) -> list[str]:
+    return [split for split in ("train", "test") if split in seen.passes]
 
 
 def logit_norm(seen: Seen) -> Iterator[Row]:
@@ -82,9 +88,9 @@ def solution_rank(seen: Seen) -> Iterator[Row]:
 
     rank(M) = #{i : sigma_i(M) > rtol * sigma_1(M)}                           [masarczyk2025softmax, Tab. 1]
     """
-    *_, (tap, row) = seen.layers()
+    *_, (_, row) = seen.layers()
     for convention in _conventions(seen):
-        value = geometry.numerical_rank(seen.spectrum(tap), **convention)
+        value = geometry.numerical_rank(seen.logit_spectrum, **convention)
         yield row("solution_rank", params(**convention), float(value))
 
 
@@ -110,6 +116,71 @@ def entropy_rank(seen: Seen) -> Iterator[Row]:
         yield row("entropy_rank", "", float(geometry.entropy_rank(seen.spectrum(tap))))
 
 
+def functional_rank(seen: Seen) -> Iterator[Row]:
+    """How many singular directions of the logits it takes to keep 99 % of the accuracy.
+
+    min{k : acc(rank-k truncation of M) >= 0.99 acc(M)}                       [eckart1936approximation]
+    """
+    one = seen.passes["train"]
+    *_, (_, row) = seen.layers()
+    yield row("functional_rank", params(keep=0.99), float(geometry.functional_rank(one.logits, one.labels, keep=0.99)))
+
+
+def alignment(seen: Seen) -> Iterator[Row]:
+    """How well a layer's weight is turned towards the inputs it meets; `null` is what chance would give.
+
+    max |V_W[:, :15]^T U_A[:, :15]|,  W = U_W S V_W^T,  A = U_A S V_A^T       [masarczyk2025softmax, Fig. 3]
+    """
+    for tap, row in seen.layers():
+        if (inputs := seen.passes["train"].inputs.get(tap)) is None:
+            continue
+        found = geometry.alignment(cast(Tensor, seen.layer(tap).weight), inputs, top=15)
+        for part in ("max", "first", "null"):
+            yield row("alignment", params(part=part, top=15), float(getattr(found, part)))
+
+
+def gradient_rank(seen: Seen) -> Iterator[Row]:
+    """Numerical rank of the gradient of a layer's weight; the rank of its inputs bounds it.
+
+    rank(dL/dW),  dL/dW = (dL/dZ) A^T                                         [masarczyk2025softmax, Fig. 4]
+    """
+    for tap, row in seen.layers():
+        value = geometry.gradient_rank(seen.gradients[tap].double(), **RANK)
+        yield row("gradient_rank", params(**RANK), float(value))
+
+
+def neural_collapse(seen: Seen) -> Iterator[Row]:
+    """How far the features before the head are from neural collapse; every part is 0 at collapse.
+
+    NC1 = Tr(Sigma_W pinv(Sigma_B)) / c; NC2, NC3, NC4 as in geometry.neural_collapse   [papyan2020collapse]
+    """
+    *_, (tap, row) = seen.layers()
+    one, head = seen.passes["train"], seen.layer(tap)
+    if len(one.labels.unique()) < one.logits.shape[1]:
+        return  # a class without a sample has no mean to compare
+    found = geometry.neural_collapse(one.features.double(), one.labels, cast(Tensor, head.weight), cast(Tensor, head.bias))
+    for part, value in found._asdict().items():
+        if value.isfinite():  # equal class means leave parts without a value
+            yield row("neural_collapse", params(part=part), float(value))
+
+
+def orthodev(seen: Seen) -> Iterator[Row]:
+    """How far other data's mean feature is from orthogonal to the class means: 0 is orthogonal, 1 parallel.
+
+    mean_c |<mu_c, mu_OOD>| / (||mu_c|| ||mu_OOD||)                           [masarczyk2025softmax, Fig. 7]
+    """
+    one = seen.passes["train"]
+    means = ClassMoments.of(one.features, one.labels, classes=one.logits.shape[1])
+    present = means.means[means.counts > 0]
+    for name in seen.ood:
+        other = seen.passes[f"{name}/test"].features.double().mean(0)
+        for centered in (False, True):
+            value = float(geometry.orthodev(present, other, centered=centered))
+            if math.isfinite(value):  # a mean of zero has no direction
+                place = (f"{name}/test", seen.taps[-1].path, len(seen.taps), "input")
+                yield Row(*place, "orthodev", params(centered=str(centered).lower()), value)
+
+
 def probe_accuracy(seen: Seen) -> Iterator[Row]:
     """Test accuracy of a linear classifier trained on a layer's frozen outputs, on this data set.
 
@@ -118,7 +189,7 @@ def probe_accuracy(seen: Seen) -> Iterator[Row]:
     for split in ("test", *(f"{name}/test" for name in seen.ood)):
         for depth, tap in enumerate(seen.taps, start=1):
             value = seen.passes[split].probe_accuracy[tap]
-            yield Row(split, tap.path, depth, tap.view, "probe_accuracy", params(probe="ridge", penalty=RIDGE), value)
+            yield Row(split, tap.path, depth, tap.label, "probe_accuracy", params(probe="ridge", penalty=RIDGE), value)
 
 
 def effective_depth(seen: Seen) -> Iterator[Row]:
@@ -193,14 +264,19 @@ MEASURES: dict[str, Measure] = dict(
         _measure(loss, throughout=True),
         _measure(logit_norm, throughout=True),
         _measure(tempered_logit_norm, throughout=True),
-        _measure(solution_rank, "moments", throughout=True),
+        _measure(solution_rank, throughout=True),
         _measure(rank, "moments", throughout=True),
         _measure(stable_rank, "moments", throughout=True),
         _measure(entropy_rank, "moments", throughout=True),
         _measure(singular_value, "moments", throughout=True),
+        _measure(functional_rank),
+        _measure(alignment, "inputs"),
+        _measure(gradient_rank, "gradients"),
+        _measure(neural_collapse, "features"),
         _measure(probe_accuracy, "probes", "ood"),
         _measure(effective_depth, "probes"),
         _measure(ood_drop, "probes", "ood"),
+        _measure(orthodev, "features", "ood"),
         _measure(auroc, "features", "ood"),
         _measure(fpr, "features", "ood"),
     ]

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
+from rich.progress import track
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import DataLoader
 
-from thermocline import detect, geometry, nets, probes
-from thermocline.data import Split
+from thermocline import detect, geometry, probes, softmax
+from thermocline.measure import source
 from thermocline.measure.capture import capture
-from thermocline.moments import ClassMoments
+from thermocline.moments import ClassMoments, Moments
 from thermocline.nets import Tap
 from thermocline.record import Row, params
-from thermocline.spec import Failure
+from thermocline.spec import Failure, InputError
 
-BATCH = 1000  # images a forward pass while measuring
+BATCH = 1000  # samples a forward pass while measuring
 RIDGE = 1e-3  # the probes' penalty, as a fraction of the mean eigenvalue of the scatter matrix
+FEW = 2048  # samples, spread over the whole set, for what is too large to do on all: layer inputs, gradients
 
 
 @dataclass
 class Pass:
     """What one pass over a split left behind: what was needed of it."""
 
-    labels: Tensor
+    labels: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     logits: Tensor = field(default_factory=lambda: torch.empty(0, 0))
     features: Tensor = field(default_factory=lambda: torch.empty(0, 0))
     moments: dict[Tap, ClassMoments] = field(default_factory=dict)
+    inputs: dict[Tap, Moments] = field(default_factory=dict)
     probe_accuracy: dict[Tap, float] = field(default_factory=dict)
 
 
 class Scores(NamedTuple):
-    """A detector's scores of ID test images and of one OOD split."""
+    """A detector's scores of ID test samples and of one OOD split."""
 
     detector: str
     split: str
@@ -47,11 +53,13 @@ class Scores(NamedTuple):
 class Seen:
     """What the passes over all splits left behind, for measures to read."""
 
+    net: nn.Module
     taps: tuple[Tap, ...]
     temperature: float
     passes: dict[str, Pass]
     ood: tuple[str, ...]
     final: bool
+    gradients: dict[Tap, Tensor] = field(default_factory=dict)
     _spectra: dict[Tap, Tensor] = field(default_factory=dict)
 
     def spectrum(self, tap: Tap) -> Tensor:
@@ -80,73 +88,188 @@ class Seen:
                 found.append(Scores(name, f"{ood}/test", inside, detector.score(other.features, other.logits.double())))
         return found
 
+    @functools.cached_property
+    def logit_spectrum(self) -> Tensor:
+        """Singular values of the centred logits of the training set."""
+        return geometry.singular_values(Moments.of(self.passes["train"].logits))
+
     def layers(self) -> Iterator[tuple[Tap, Callable[..., Row]]]:
         """Every tap with a maker of its training-set rows."""
         for depth, tap in enumerate(self.taps, start=1):
-            yield tap, functools.partial(Row, "train", tap.path, depth, tap.view)
+            yield tap, functools.partial(Row, "train", tap.path, depth, tap.label)
+
+    def layer(self, tap: Tap) -> nn.Module:
+        """The module a tap reads."""
+        return self.net.get_submodule(tap.path)
 
 
-@torch.no_grad()
-def look(
-    net: nn.Module,
-    train: Split,
-    test: Split,
-    ood: Mapping[str, tuple[Split, Split]],
-    needs: frozenset[str],
-    *,
-    temperature: float,
-    final: bool,
-) -> Seen:
+class Subject(NamedTuple):
+    """The net to look at: where to tap it, at which temperature its probabilities are meant, how to read its output."""
+
+    net: nn.Module
+    taps: tuple[Tap, ...]
+    temperature: float
+    logits: Callable[[Any], Tensor]
+    progress: bool = False
+
+    def show(self, split: str, data: Any) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
+        """The batches of a split, drawn as a progress bar with an ETA where that was asked for."""
+        batches = source.batches(data, self.net, size=BATCH)
+        if not self.progress:
+            return batches
+        known = source.count(data)
+        total = -(-known // BATCH) if known and not isinstance(data, DataLoader) else len(data) if known else None
+        return iter(track(batches, f"measuring on {split}", total))
+
+    def run(self, arguments: tuple[Tensor, ...]) -> Tensor:
+        """The logits of a batch."""
+        output = self.logits(self.net(*arguments))
+        if not isinstance(output, Tensor) or output.ndim != 2:
+            kind = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+            raise InputError(f"the net returns {kind}, not (samples, classes) logits: pass logits=lambda output: ...")
+        return output
+
+
+def look(subject: Subject, train: Any, test: Any, ood: Mapping[str, Any], needs: frozenset[str], *, final: bool) -> Seen:
     """The passes: over each training split first, whose moments give the probes that the test split is read with."""
-    taps = nets.taps(net)
-    training = net.training
-    net.eval()
-    passes: dict[str, Pass] = {}
+    seen = Seen(subject.net, subject.taps, subject.temperature, {}, tuple(ood), final)
     features = "features" in needs
-    try:
+    with evaluating(subject.net), torch.no_grad():
         for prefix, (fit_on, test_on) in {"": (train, test), **{f"{name}/": pair for name, pair in ood.items()}}.items():
             moments = "probes" in needs or ("moments" in needs and not prefix)
             if not prefix or moments:
-                passes[f"{prefix}train"] = _pass(net, fit_on, taps, moments=moments, features=features and not prefix)
+                split = f"{prefix}train"
+                seen.passes[split] = _pass(
+                    subject,
+                    split,
+                    fit_on,
+                    moments=moments,
+                    features=features and not prefix,
+                    inputs="inputs" in needs and not prefix,
+                )
             readouts = {}
             if "probes" in needs:
-                readouts = {tap: _probe(statistics) for tap, statistics in passes[f"{prefix}train"].moments.items()}
-            passes[f"{prefix}test"] = _pass(net, test_on, taps, features=features, readouts=readouts)
-    finally:
-        net.train(training)
-    return Seen(taps, temperature, passes, tuple(ood), final)
+                readouts = {tap: _probe(found) for tap, found in seen.passes[f"{prefix}train"].moments.items()}
+            if test_on is not None:
+                split = f"{prefix}test"
+                seen.passes[split] = _pass(subject, split, test_on, features=features, readouts=readouts)
+        if "gradients" in needs:
+            seen.gradients = _gradients(subject, train)
+    return seen
 
 
 def _pass(
-    net: nn.Module,
-    split: Split,
-    taps: tuple[Tap, ...],
+    subject: Subject,
+    split: str,
+    data: Any,
     *,
     moments: bool = False,
     features: bool = False,
+    inputs: bool = False,
     readouts: Mapping[Tap, probes.Probe] = MappingProxyType({}),
 ) -> Pass:
-    """Show every image to the net once."""
+    """Show every sample to the net once."""
+    one, taps = Pass(), subject.taps
     penultimate = Tap(taps[-1].path, at="input")
-    one = Pass(split.labels)
-    correct = dict.fromkeys(readouts, torch.zeros((), dtype=torch.int64, device=split.device))
-    logits, kept = [], []
-    for batch in split.batches(BATCH, dtype=next(net.parameters()).dtype):
-        with capture(net, [*(taps if moments or readouts else ()), *([penultimate] if features else ())]) as seen:
-            logits.append(_finite(net(batch.images), "logits"))
+    wanted = [*(taps if moments or readouts else ()), *([penultimate] if features else ())]
+    raw = {tap: Tap(tap.path, at="input", view="raw") for tap in taps} if inputs else {}
+    labels, logits, kept = [], [], []
+    correct = dict.fromkeys(readouts, torch.tensor(0))
+    stride, start = _stride(data), 0
+    for arguments, truth in subject.show(split, data):
+        with capture(subject.net, [*wanted, *raw.values()]) as seen:
+            logits.append(_finite(subject.run(arguments), "logits"))
+        labels.append(truth)
         kept += [seen[penultimate]] if features else []
         for tap in taps if moments else ():
-            value = _finite(seen[tap], tap.path)
-            if tap not in one.moments:
-                one.moments[tap] = ClassMoments(value.shape[1], split.classes, device=value.device)
-            one.moments[tap].update(value, batch.labels)
+            _update(one.moments, tap, _finite(seen[tap], tap.path), truth)
+        for tap, place in raw.items():
+            _update_inputs(one.inputs, tap, subject.net.get_submodule(tap.path), seen[place], start, stride)
         for tap, probe in readouts.items():
-            correct[tap] = correct[tap] + (probe.predict(seen[tap]) == batch.labels).sum()
-    one.logits = torch.cat(logits)
-    if features:
-        one.features = torch.cat(kept)
-    one.probe_accuracy = {tap: int(count) / len(split) for tap, count in correct.items()}
+            correct[tap] = correct[tap] + (probe.predict(seen[tap]) == truth).sum().cpu()
+        start += len(truth)
+    one.labels, one.logits = torch.cat(labels), torch.cat(logits)
+    one.features = torch.cat(kept) if features else one.features
+    one.probe_accuracy = {tap: int(count) / len(one.labels) for tap, count in correct.items()}
     return one
+
+
+def _stride(data: Any) -> int:
+    """Every how-manieth sample gives `FEW` of them; sets may be sorted by class, so never the first ones."""
+    return max((source.count(data) or 8 * FEW) // FEW, 1)
+
+
+def _every(start: int, stride: int) -> slice:
+    """Where a batch that begins at sample `start` has multiples of `stride`: the same samples however data is cut.
+
+    >>> _every(7, 5), _every(10, 5)
+    (slice(3, None, 5), slice(0, None, 5))
+    """
+    return slice(-start % stride, None, stride)
+
+
+def _update(moments: dict[Tap, ClassMoments], tap: Tap, value: Tensor, labels: Tensor) -> None:
+    """Take a batch into a layer's moments, which widen when a class is met that no batch before had."""
+    classes = int(labels.max()) + 1
+    one = moments.get(tap)
+    if one is None:
+        one = moments[tap] = ClassMoments(value.shape[1], classes, device=value.device)
+    if (more := classes - len(one.counts)) > 0:
+        one.counts, one.means = functional.pad(one.counts, (0, more)), functional.pad(one.means, (0, 0, 0, more))
+    one.update(value, labels)
+
+
+def _update_inputs(moments: dict[Tap, Moments], tap: Tap, layer: nn.Module, value: Tensor, start: int, stride: int) -> None:
+    """Take what a layer multiplies its weight with, of some samples, into its moments."""
+    if isinstance(layer, nn.Conv2d) and layer.groups == 1:
+        # Every image gives a row for each place in it, so an eighth of them is plenty.
+        rows = geometry.unfold_patches(value[_every(start, 8 * stride)], layer)
+    elif isinstance(layer, nn.Linear):
+        rows = value[_every(start, stride)].flatten(0, -2)
+    else:
+        return
+    if tap not in moments:
+        moments[tap] = Moments(rows.shape[1], device=rows.device)
+    moments[tap].update(rows)
+
+
+def _gradients(subject: Subject, data: Any) -> dict[Tap, Tensor]:
+    """dL/dW of every tapped layer over `FEW` samples, leaving the .grad of parameters alone."""
+    weights = {tap: cast(Tensor, subject.net.get_submodule(tap.path).weight) for tap in subject.taps}
+    frozen = {weight: weight.requires_grad for weight in weights.values()}
+    total = {tap: torch.zeros_like(weight) for tap, weight in weights.items()}
+    stride, start, count = _stride(data), 0, 0
+    try:
+        for weight in frozen:
+            weight.requires_grad_(True)
+        for arguments, labels in source.batches(data, subject.net, size=BATCH):
+            chosen = _every(start, stride)
+            start, some = start + len(labels), labels[chosen]
+            if not len(some):
+                continue
+            with torch.enable_grad():
+                logits = subject.run(tuple(argument[chosen] for argument in arguments))
+                loss = softmax.tempered_cross_entropy(logits, some, temperature=subject.temperature) * len(some)
+                found = torch.autograd.grad(loss, list(weights.values()))
+            count += len(some)
+            for tap, gradient in zip(weights, found):
+                total[tap] += gradient
+    finally:
+        for weight, required in frozen.items():
+            weight.requires_grad_(required)
+    return {tap: gradient / count for tap, gradient in total.items()}
+
+
+@contextlib.contextmanager
+def evaluating(net: nn.Module) -> Iterator[None]:
+    """Evaluation mode, and afterwards each module in the mode it had."""
+    modes = {module: module.training for module in net.modules()}
+    net.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def _finite(value: Tensor, where: str) -> Tensor:

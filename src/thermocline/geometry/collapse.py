@@ -1,0 +1,166 @@
+"""Neural collapse: classes shrink to points, the points to a simplex, and the head to its dual."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from thermocline.moments import BATCH, ClassMoments
+
+
+class NeuralCollapse(NamedTuple):
+    """Distances from neural collapse: every one is 0 for a collapsed net."""
+
+    nc1: Float[Tensor, ""]
+    nc1_trace: Float[Tensor, ""]
+    nc2_equinorm: Float[Tensor, ""]
+    nc2_equiangular: Float[Tensor, ""]
+    nc2_equinorm_weights: Float[Tensor, ""]
+    nc2_equiangular_weights: Float[Tensor, ""]
+    nc3: Float[Tensor, ""]
+    nc4: Float[Tensor, ""]
+
+
+def neural_collapse(
+    features: Float[Tensor, "n d"],
+    labels: Int[Tensor, "n"],
+    head_weight: Float[Tensor, "c d"],
+    head_bias: Float[Tensor, "c"] | None = None,
+    *,
+    rtol: float = 1e-3,
+) -> NeuralCollapse:
+    """The four signs of neural collapse in the features before a linear head, as distances from it.
+
+        NC1 = Tr(Sigma_W pinv(Sigma_B)) / c,  also Tr Sigma_W / Tr Sigma_B    [papyan2020collapse, Fig. 6]
+        NC2 = std_c ||m_c|| / mean_c ||m_c||                                  [papyan2020collapse, Fig. 2]
+              mean_{c != c'} |cos(m_c, m_c') + 1 / (c - 1)|                   [papyan2020collapse, Fig. 4]
+        NC3 = || W / ||W||_F - M / ||M||_F ||_F^2,  M = rows m_c              [papyan2020collapse, Fig. 5]
+        NC4 = share of samples whose largest logit is not the nearest class mean   [papyan2020collapse, Fig. 7]
+
+    m_c = mean_c - mean of the class means; Sigma_B = mean_c m_c m_c^T; Sigma_W pools samples (ddof 0); std has ddof 0;
+    NC2 also for the rows of W. The pseudo-inverse drops eigenvalues of Sigma_B up to `rtol` of the largest (the
+    convention of the rank of a covariance), where a cut at c - 1 would divide by noise in a rank-deficit net. A class
+    with one sample adds no scatter; equal class means give inf or nan; a class without a sample is an error.
+
+    >>> simplex = torch.eye(3) - 1 / 3
+    >>> [round(abs(float(v)), 6) for v in neural_collapse(5 * simplex.repeat(4, 1), torch.arange(12) % 3, simplex)]
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    """
+    moments = ClassMoments.of(features, labels, classes=len(head_weight))
+    weight, bias = head_weight.detach().double(), 0.0 if head_bias is None else head_bias.detach().double()
+    disagree = torch.zeros((), dtype=torch.float64, device=features.device)
+    for batch in features.detach().split(BATCH):
+        logits = batch.double() @ weight.T + bias
+        disagree += (logits.argmax(1) != nearest_class_mean(batch, moments.means)).sum()
+    return collapse_from_moments(moments, head_weight, nc4=disagree / len(features), rtol=rtol)
+
+
+def collapse_from_moments(
+    moments: ClassMoments, head_weight: Float[Tensor, "c d"], *, nc4: Float[Tensor, ""], rtol: float = 1e-3
+) -> NeuralCollapse:
+    """`neural_collapse` of a stream, whose NC4 takes a second pass: the mean of argmax logits != `nearest_class_mean`.
+
+        The formulas of `neural_collapse`                                     [papyan2020collapse]
+
+    >>> moments = ClassMoments.of(torch.tensor([[-3.0], [-1.0], [1.0], [3.0]]), torch.tensor([0, 0, 1, 1]), classes=2)
+    >>> collapse_from_moments(moments, torch.tensor([[-1.0], [1.0]]), nc4=torch.tensor(0.0)).nc1_trace  # 1 / 2^2
+    tensor(0.2500, dtype=torch.float64)
+    """
+    _require_classes(moments, head_weight)
+    centred = _centred_means(moments.means)
+    weight = head_weight.detach().double()
+    within = moments.within_covariance(ddof=0)
+    return NeuralCollapse(
+        nc1=_within_over_between(within, centred, rtol),
+        nc1_trace=within.trace() / centred.square().sum(1).mean(),
+        nc2_equinorm=_equinorm(centred),
+        nc2_equiangular=_equiangular(centred),
+        nc2_equinorm_weights=_equinorm(weight),
+        nc2_equiangular_weights=_equiangular(weight),
+        nc3=(weight / weight.norm() - centred / centred.norm()).square().sum(),
+        nc4=nc4.double(),
+    )
+
+
+def nearest_class_mean(features: Float[Tensor, "n d"], class_means: Float[Tensor, "c d"]) -> Int[Tensor, "n"]:
+    """The class whose mean is closest to each feature; of equally close ones, the first.
+
+        argmin_c ||h - mean_c||_2                                             [papyan2020collapse, Fig. 7]
+
+    >>> nearest_class_mean(torch.tensor([[0.9], [2.1]]), torch.tensor([[0.0], [1.0], [3.0]]))
+    tensor([1, 2])
+    """
+    means = class_means.double()
+    # ||h - m||^2 = ||h||^2 - 2 (h.m - ||m||^2 / 2), around the centre of the means so that a common offset cannot cancel.
+    centre = means.mean(0)
+    means = means - centre
+    return torch.addmm(means.square().sum(1), features.double() - centre, means.T, beta=-0.5).argmax(1)
+
+
+def orthodev(
+    class_means: Float[Tensor, "c d"],
+    ood_mean: Float[Tensor, "d"],
+    *,
+    centered: bool,
+    global_mean: Float[Tensor, "d"] | None = None,
+) -> Float[Tensor, ""]:
+    """How far the mean of other data is from orthogonal to the class means: 0 is orthogonal, 1 is parallel.
+
+        mean_c |<mu_c, mu_OOD>| / (||mu_c|| ||mu_OOD||)                       [masarczyk2025softmax, Fig. 7]
+
+    The paper's means are not centred. `centered=True` subtracts `global_mean` (default: the mean of the class means)
+    from both sides. A mean of zero has no direction and gives nan.
+
+    >>> means = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    >>> orthodev(means, torch.tensor([3.0, 0.0]), centered=False)
+    tensor(0.5000, dtype=torch.float64)
+    """
+    if global_mean is not None and not centered:
+        raise ValueError("global_mean is what centered=True subtracts; with centered=False leave it out")
+    means, other = class_means.double(), ood_mean.double()
+    if centered:
+        centre = means.mean(0) if global_mean is None else global_mean.double()
+        means, other = means - centre, other - centre
+    return ((means @ other).abs() / (means.norm(dim=1) * other.norm())).mean()
+
+
+def _require_classes(moments: ClassMoments, head_weight: Tensor) -> None:
+    if len(head_weight) < 2:
+        raise ValueError(f"neural collapse compares classes: the head needs two rows or more, got {len(head_weight)}")
+    if head_weight.shape != moments.means.shape:
+        raise ValueError(f"the head is {tuple(head_weight.shape)} but the class means are {tuple(moments.means.shape)}")
+    missing = (moments.counts == 0).nonzero().flatten().tolist()
+    if missing:
+        raise ValueError(f"neural collapse needs samples of every class; {len(missing)} have none, the first is {missing[0]}")
+
+
+def _centred_means(means: Tensor) -> Tensor:
+    centred = means - means.mean(0)
+    # Equal means leave rounding behind; as numbers, its angles and ratios would look like a finding.
+    rounding = 8 * torch.finfo(means.dtype).eps * means.norm(dim=1).max()
+    return torch.where(centred.norm(dim=1).max() > rounding, centred, 0.0)
+
+
+def _within_over_between(within: Tensor, centred: Tensor, rtol: float) -> Tensor:
+    # With M = P S Q^T (rows m_c), Sigma_B = Q (S^2 / c) Q^T: Tr(Sigma_W pinv(Sigma_B)) / c = sum_i q_i^T Sigma_W q_i / S_i^2.
+    _, sigma, axes = torch.linalg.svd(centred, full_matrices=False)
+    between = sigma.square()
+    spread = ((axes @ within) * axes).sum(1)
+    kept = between > rtol * between[0]
+    ratio = (spread / between.where(kept, 1.0)).where(kept, 0.0).sum()
+    return torch.where(between[0] > 0, ratio, within.trace() / between[0])
+
+
+def _equinorm(vectors: Tensor) -> Tensor:
+    norms = vectors.norm(dim=1)
+    return norms.std(correction=0) / norms.mean()
+
+
+def _equiangular(vectors: Tensor) -> Tensor:
+    unit = vectors / vectors.norm(dim=1, keepdim=True)
+    c = len(unit)
+    gap = (unit @ unit.T + 1 / (c - 1)).abs()
+    return (gap.sum() - gap.diagonal().sum()) / (c * (c - 1))

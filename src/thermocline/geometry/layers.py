@@ -1,0 +1,119 @@
+"""A layer's weight against what flows through it: alignment with its inputs, and the rank of its gradient."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from thermocline.geometry.spectra import GRAM_REACH, numerical_rank
+from thermocline.moments import Moments
+
+
+class Alignment(NamedTuple):
+    """How a layer's weight and inputs line up; `null` is what `max` would be on average under a random rotation."""
+
+    max: Float[Tensor, ""]
+    first: Float[Tensor, ""]
+    matrix: Float[Tensor, "w a"]
+    null: Float[Tensor, ""]
+
+
+def alignment(
+    weight: Float[Tensor, "o *i"], activations: Float[Tensor, "n d"] | Moments, top: int = 15, *, centered: bool = False
+) -> Alignment:
+    """Cosines between the main input directions of a weight and the main directions of the inputs it meets.
+
+        C = |V_W[:, :top]^T U_A[:, :top]|,  W = U_W S V_W^T,  A = U_A S V_A^T   [masarczyk2025softmax, Fig. 3]
+
+    A holds layer inputs in columns: with samples in rows, as here, U_A are the right singular vectors, taken from the
+    float64 Gram (`centered=True`: from the scatter). A convolution has W flattened to (out, in*k*k) and the moments of
+    its `unfold_patches`. A direction without energy is arbitrary, and its row or column of C is 0.
+
+    >>> weight, inputs = torch.diag(torch.tensor([3.0, 2.0, 1.0]))[:2], torch.diag(torch.tensor([1.0, 2.0, 3.0]))
+    >>> alignment(weight, inputs, top=2).matrix  # W reads axes 0 and 1 best, the inputs lie along 2 and 1
+    tensor([[0., 0.],
+            [0., 1.]], dtype=torch.float64)
+    """
+    flat = weight.detach().flatten(1)
+    moments = activations if isinstance(activations, Moments) else Moments.of(activations)
+    if flat.shape[1] != len(moments.mean):
+        raise ValueError(f"the weight reads {flat.shape[1]} inputs but the activations have {len(moments.mean)} features")
+    _, gain, reads = torch.linalg.svd(flat.double(), full_matrices=False)
+    energy, axes = torch.linalg.eigh(moments.scatter if centered else moments.second_moment())
+    energy, axes = energy.flip(0), axes.flip(1)
+    reads = reads[:top] * (gain[:top] > torch.finfo(weight.dtype).eps * gain[0])[:, None]
+    axes = axes[:, :top] * (energy[:top] > GRAM_REACH**2 * energy[0])
+    cosines = (reads @ axes).abs()
+    null = random_alignment(flat.shape[1], int(reads.any(1).sum() * axes.any(0).sum()))
+    return Alignment(cosines.max(), cosines[0, 0], cosines, cosines.new_tensor(null))
+
+
+def random_alignment(dimension: int, cosines: int) -> float:
+    """The largest of several |cos| between random directions, on average.
+
+        E max = int_0^1 1 - F(t)^m dt,   F(t) = P(|cos| <= t), density ~ (1 - t^2)^((d - 3) / 2)   [cai2013angles]
+
+    The marginal law is exact, integrated on a grid; the m cosines of a rotation are taken as independent, which is
+    within 1 % of simulated rotations from d = 9 up. sqrt(2 ln(2 m) / d) is its crude upper form.
+
+    >>> round(random_alignment(3, 1), 4)  # |cos| is uniform on the sphere in three dimensions
+    0.5
+    """
+    if dimension == 1:
+        return 1.0
+    # t = sin(angle) makes the density cos(angle)^(d - 2), finite also for d = 2; beyond 12 / sqrt(d) nothing is left.
+    angle = torch.linspace(0, min(math.pi / 2, 12 / dimension**0.5), 4097, dtype=torch.float64)
+    mass = torch.cumulative_trapezoid(angle.cos().pow(dimension - 2), angle)
+    below = torch.cat([mass.new_zeros(1), mass / mass[-1]])
+    return float(torch.trapezoid((1 - below.pow(cosines)) * angle.cos(), angle))
+
+
+def unfold_patches(x: Float[Tensor, "n i h w"], conv: nn.Conv2d, *, group: int | None = None) -> Float[Tensor, "p d"]:
+    """What a convolution multiplies its weight with: one row of in*k*k values for every image and output place.
+
+        conv(x)[n, o, place] = (W A)[o, (n, place)] + bias_o,   W = conv.weight.flatten(1)   [masarczyk2025softmax, Fig. 3]
+
+    Stride, padding (its mode too) and dilation are the layer's. With groups > 1 every group has its own W and A: name
+    one, and take its weight as `conv.weight.chunk(conv.groups)[group]`.
+
+    >>> unfold_patches(torch.arange(3.0).reshape(1, 1, 1, 3), nn.Conv2d(1, 4, kernel_size=(1, 2), device="meta"))
+    tensor([[0., 1.],
+            [1., 2.]])
+    """
+    if conv.groups > 1:
+        if group is None:
+            raise ValueError(f"this convolution has {conv.groups} groups, each with its own patches: pass group=0, 1, ...")
+        x = x.chunk(conv.groups, dim=1)[group]
+    mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
+    padded = nn.functional.pad(x, _padding(conv), mode=mode)
+    patches = nn.functional.unfold(padded, conv.kernel_size, dilation=conv.dilation, stride=conv.stride)
+    return patches.transpose(1, 2).flatten(0, 1)
+
+
+def gradient_rank(gradient: Float[Tensor, "o *i"], *, of: Literal["features", "covariance"], rtol: float) -> Int[Tensor, ""]:
+    """Numerical rank of the gradient of a weight; the rank of the layer's inputs bounds it.
+
+        rank(dL/dW),   dL/dW = (dL/dZ) A^T,  Z = W A                          [masarczyk2025softmax, Fig. 4]
+
+    Uncentred, flattened to (out, in*k*k). A batch of n samples bounds it by n as well: use 2000 or more.
+
+    >>> gradient_rank(torch.outer(torch.tensor([1.0, 2.0]), torch.ones(3)), of="features", rtol=1e-3)
+    tensor(1)
+    """
+    return numerical_rank(gradient.detach().flatten(1), of=of, rtol=rtol, centered=False)
+
+
+def _padding(conv: nn.Conv2d) -> list[int]:
+    """Left, right, top, bottom: the order `pad` takes, last axis first."""
+    sides = []
+    for axis in (1, 0):
+        if isinstance(conv.padding, str):
+            whole = conv.dilation[axis] * (conv.kernel_size[axis] - 1) if conv.padding == "same" else 0
+            sides += [whole // 2, whole - whole // 2]
+        else:
+            sides += [conv.padding[axis]] * 2
+    return [int(side) for side in sides]

@@ -1,0 +1,258 @@
+"""A model you bring, on data you bring: one scan of it, or a watch on it while you train it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from thermocline import measure, record, report
+from thermocline.data import Split
+from thermocline.measure import source
+from thermocline.nets import Tap
+from thermocline.spec import Data, InputError, Net, Run, Train
+
+WATCHED = ("accuracy", "loss", "logit_norm", "tempered_logit_norm", "solution_rank")
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a scan found: rows, and the numbers people ask for first."""
+
+    found: record.Loaded
+
+    @property
+    def rows(self) -> pa.Table:
+        """Everything measured, as one tidy table with the columns of `record.SCHEMA`."""
+        return self.found.rows
+
+    @property
+    def summary(self) -> report.Summary:
+        """The headline numbers; None or empty where a measure was not asked for."""
+        (one,) = report.summary([self.found])
+        return one
+
+    @property
+    def effective_depth(self) -> float | None:
+        return self.summary.effective_depth
+
+    @property
+    def ood_drop(self) -> dict[str, float]:
+        return self.summary.ood_drop
+
+    @property
+    def solution_rank(self) -> float | None:
+        return self.summary.solution_rank
+
+    def table(self) -> str:
+        """The numbers and what they mean, as text."""
+        console = Console(width=100, no_color=True)
+        with console.capture() as text:
+            console.print(report.terminal([self.summary]))
+        return text.get()
+
+    def save(self, directory: str | Path) -> Path:
+        """Write a run directory, which `thermocline report` and `record.load_rows` read beside any other."""
+        with record.open_run(directory, self.found.spec) as log:
+            if not log.finished:
+                log.append(0, [record.Row(*(row[name] for name in record.Row._fields)) for row in self.rows.to_pylist()])
+                log.describe(self.found.provenance)
+                log.finish([0])
+        return Path(directory)
+
+    def report(self, page: str | Path, *, figures: str | Path | None = None) -> Path:
+        """Write the HTML page."""
+        with tempfile.TemporaryDirectory() as folder:
+            return report.render(self.save(Path(folder) / self.found.name), page, figures=figures)
+
+
+def scan(
+    model: nn.Module,
+    train: Any,
+    test: Any,
+    ood: Mapping[str, tuple[Any, Any]] | None = None,
+    *,
+    temperature: float = 1.0,
+    measures: Iterable[str] = ("all",),
+    taps: Sequence[Tap] = (),
+    pattern: str = "*",
+    tokens: Literal["mean", "cls"] = "mean",
+    logits: Callable[[Any], Tensor] = lambda output: output,
+    name: str | None = None,
+    progress: bool = False,
+) -> Scan:
+    """Measure a classifier at every weight layer, showing it each sample of each set once.
+
+    Each set is (inputs, labels) tensors, a Dataset, a DataLoader or a Split, as the model expects its inputs; `ood` maps a
+    name to the (train, test) of labelled other data. `temperature` is the one the model was trained at. Layers are those
+    the model declares in `.taps`, else every Linear and convolution that matches `pattern`, in the order they run;
+    `logits` picks the logits from what the model returns. The model's modes and hooks and all random states are as before.
+    """
+    net = getattr(model, "_orig_mod", model)  # hooks set after a model was compiled never fire: read the one inside
+    if next(net.parameters(), None) is None:
+        raise InputError(f"{type(net).__name__} has no parameters: there is nothing to measure")
+    with _random_states_kept():
+        taps = tuple(taps) or getattr(net, "taps", ()) or _find(net, train, logits, pattern, tokens)
+        began = time.monotonic()
+        rows = measure.measure(
+            net,
+            train,
+            test,
+            ood or {},
+            temperature=temperature,
+            taps=taps,
+            measures=measures,
+            logits=logits,
+            progress=progress,
+        )
+        data = Data(train.name if isinstance(train, Split) else "data", ood=tuple(ood or ()))
+        what = Run(data, Net(name or type(net).__name__), Train(temperature=temperature))
+        facts = {
+            "wall_seconds": round(time.monotonic() - began, 1),
+            "measures": {one: measure.MEASURES[one].explain() for one in measure.select(measures)},
+        }
+        return Scan(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, rows)]), True))
+
+
+def _find(net: nn.Module, data: Any, logits: Any, pattern: str, tokens: Literal["mean", "cls"]) -> tuple[Tap, ...]:
+    arguments, _ = next(source.batches(data, net, size=8))
+    subject = measure.Subject(net, (), 1.0, logits)
+    with measure.evaluating(net), torch.no_grad():
+        some = tuple(argument[:8] for argument in arguments)
+        return measure.find_taps(net, lambda: subject.run(some), pattern=pattern, tokens=tokens)
+
+
+class Watch:
+    """Measures a model every so many steps of your own training loop, on a fixed sample of your data.
+
+    Either call `watch.step(step)` after each step, or train inside `with Watch(...) as watch:`, where it counts the forward
+    passes made in training mode. `rows` is what was seen so far; `directory` also keeps them as a run, `writer` (anything
+    with `add_scalar(tag, value, step)`, such as TensorBoard's) draws them as they come. `overhead` is the share of the time
+    since the start that watching took.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Any,
+        *,
+        every: int = 200,
+        samples: int = 2048,
+        measures: Iterable[str] = WATCHED,
+        temperature: float = 1.0,
+        taps: Sequence[Tap] = (),
+        logits: Callable[[Any], Tensor] = lambda output: output,
+        directory: str | Path | None = None,
+        name: str | None = None,
+        writer: Any = None,
+    ) -> None:
+        if every < 1:
+            raise InputError(f"every must be at least 1 step, got {every}")
+        self.net = getattr(model, "_orig_mod", model)
+        self.every, self.writer = every, writer
+        self.spent, self.count, self._measuring = 0.0, 0, False
+        with _random_states_kept():
+            self._sample = _sample(data, self.net, samples)
+            taps = tuple(taps) or getattr(self.net, "taps", ()) or _find(self.net, self._sample, logits, "*", "mean")
+        self._options = {"temperature": temperature, "measures": tuple(measures), "taps": taps, "logits": logits}
+        measure.select(self._options["measures"])
+        self._what = Run(Data("data"), Net(name or type(self.net).__name__), Train(temperature=temperature))
+        self._seen: dict[int, list[record.Row]] = {}
+        self._closing = contextlib.ExitStack()
+        self._log = self._closing.enter_context(record.open_run(directory, self._what)) if directory is not None else None
+        self.began = time.monotonic()
+
+    def __enter__(self) -> Watch:
+        self._closing.callback(self.net.register_forward_pre_hook(self._count).remove)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop watching; with a directory, make it a finished run."""
+        if self._log is not None and not self._log.finished:
+            self._log.finish(self._seen)
+        self._closing.close()
+
+    def _count(self, module: nn.Module, inputs: Any) -> None:
+        # Before the forward pass of a step nothing of that step is in flight, so measuring cannot disturb it.
+        if module.training and not self._measuring:
+            self.step(self.count)
+            self.count += 1
+
+    def step(self, step: int) -> dict[str, float] | None:
+        """Measure, if this step is one of those; returns the numbers under flat slash keys."""
+        if step % self.every or step in self._seen:
+            return None
+        began = time.monotonic()
+        self._measuring = True
+        try:
+            with _random_states_kept():
+                rows = measure.measure(self.net, self._sample, None, {}, final=False, **self._options)
+        finally:
+            self._measuring = False
+        self._seen[step] = rows
+        if self._log is not None and not self._log.recorded(step):
+            self._log.append(step, rows)
+        scalars = {_key(row): row.value for row in rows}
+        if self.writer is not None:
+            for tag, value in scalars.items():
+                self.writer.add_scalar(tag, value, step)
+        self.spent += time.monotonic() - began
+        return scalars
+
+    @property
+    def rows(self) -> pa.Table:
+        """What was seen so far."""
+        return record.table(self._what, sorted(self._seen.items()))
+
+    @property
+    def overhead(self) -> float:
+        """The share of the time since the start that went into watching."""
+        return self.spent / max(time.monotonic() - self.began, 1e-9)
+
+
+def _key(row: record.Row) -> str:
+    """A flat key for a logger.
+
+    >>> _key(record.Row("train", "head", 8, "flatten", "rank", "of=covariance,rtol=0.001", 3.0))
+    'rank/train/head/of=covariance,rtol=0.001'
+    """
+    return "/".join(filter(None, (row.measure, row.split, row.layer, row.params)))
+
+
+def _sample(data: Any, net: nn.Module, samples: int) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Samples spread evenly over a set, which may be sorted by class, held where the net is."""
+    stride = max((source.count(data) or samples) // samples, 1)
+    arguments, labels, start = [], [], 0
+    for batch, truth in source.batches(data, net, size=1000):
+        chosen = slice(-start % stride, None, stride)
+        arguments.append(tuple(part[chosen] for part in batch))
+        labels.append(truth[chosen])
+        start += len(truth)
+    return tuple(torch.cat(parts)[:samples] for parts in zip(*arguments)), torch.cat(labels)[:samples]
+
+
+@contextlib.contextmanager
+def _random_states_kept() -> Iterator[None]:
+    """Whatever loaders and layers draw inside, torch, numpy and Python go on as if nothing had."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=list(devices)):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)

@@ -1,0 +1,317 @@
+"""A model and data of the user's own: any kind of either, measured without a trace left behind."""
+
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+import thermocline as tc
+from thermocline import geometry, nets, record
+from thermocline.measure import find_taps
+from thermocline.nets import Tap
+from thermocline.spec import Failure, InputError, Net
+
+CLASSES = 4
+
+
+def tensors(seed: int, n: int = 90, classes: int = CLASSES) -> tuple[torch.Tensor, torch.Tensor]:
+    gen = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) % classes
+    centres = torch.randn(classes, 3, 8, 8, generator=torch.Generator().manual_seed(classes))
+    return centres[labels] + 0.7 * torch.randn(n, 3, 8, 8, generator=gen), labels
+
+
+def seeded(build, seed: int = 0) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+class Foreign(nn.Module):
+    """In-place activations, registered out of order, an unused layer, a nested block, dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(12, CLASSES)
+        self.auxiliary = nn.Linear(12, 9)
+        self.features = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True), nn.Sequential(nn.Conv2d(8, 12, 3)))
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu_(self.features(x))
+        return self.classifier(self.dropout(x.mean((2, 3))))
+
+
+class Tokens(nn.Module):
+    """A small transformer encoder over patches, with a class token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(3, 16, 4, 4)
+        self.token = nn.Parameter(torch.zeros(1, 1, 16))
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.embed(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
+        x = x + self.down(torch.nn.functional.gelu(self.up(x)))
+        return self.head(x.mean(1))
+
+
+class Two(nn.Module):
+    """Two inputs, and a dict out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(192, 10), nn.Linear(192, 10)
+        self.head = nn.Linear(10, CLASSES)
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": self.head((self.left(a.flatten(1)) + self.right(b.flatten(1))).relu())}
+
+
+class Pairs(Dataset):
+    def __init__(self, data: tuple[torch.Tensor, torch.Tensor]) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data[1])
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+        return self.data[0][i], int(self.data[1][i])
+
+
+SETS = {"train": tensors(1), "test": tensors(2, 40), "ood": {"other": (tensors(3, 70, 6), tensors(4, 30, 6))}}
+
+
+def test_a_foreign_net_on_plain_tensors() -> None:
+    result = tc.scan(seeded(Foreign), **SETS)
+    rows = result.rows.to_pylist()
+    assert list(dict.fromkeys(r["layer"] for r in rows if r["measure"] == "rank")) == [
+        "features.0", "features.2.0", "classifier",
+    ]  # fmt: skip
+    assert {r["measure"] for r in rows} == set(tc.MEASURES)
+    assert all(math.isfinite(r["value"]) for r in rows)
+    assert 0 < result.effective_depth <= 1
+    assert set(result.ood_drop) == {"other"}
+    assert 1 <= result.solution_rank <= CLASSES
+    assert "Effective depth" in result.table()
+
+
+@pytest.mark.parametrize("kind", ["dataset", "loader", "tensor dataset", "shuffled"])
+def test_every_kind_of_data_gives_the_same_rows(kind: str) -> None:
+    def wrap(data: tuple[torch.Tensor, torch.Tensor]):
+        return {
+            "dataset": lambda: Pairs(data),
+            "loader": lambda: DataLoader(Pairs(data), batch_size=7),
+            "tensor dataset": lambda: TensorDataset(*data),
+            "shuffled": lambda: DataLoader(Pairs(data), batch_size=11, shuffle=True),
+        }[kind]()
+
+    sets = {"train": wrap(SETS["train"]), "test": wrap(SETS["test"]), "ood": {"other": tuple(map(wrap, SETS["ood"]["other"]))}}
+    plain = tc.scan(seeded(Foreign), **SETS).rows.to_pylist()
+    # Which samples stand for all in alignment depends on the order they come in.
+    for a, b in zip(plain, tc.scan(seeded(Foreign), **sets).rows.to_pylist()):
+        assert {**a, "value": 0} == {**b, "value": 0}
+        if not (kind == "shuffled" and a["measure"] == "alignment"):
+            assert math.isclose(a["value"], b["value"], rel_tol=1e-3, abs_tol=1e-4), a
+
+
+def test_nothing_is_left_behind() -> None:
+    net = seeded(Foreign)
+    net.train()
+    net.dropout.eval()
+    net.classifier.weight.requires_grad_(False)
+    hook = net.classifier.register_forward_hook(lambda *_: None)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
+    loader = DataLoader(Pairs(SETS["train"]), batch_size=16, shuffle=True)
+    tc.scan(net, loader, SETS["test"])
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1] == random.getstate()
+    assert np.array_equal(states[2], np.random.get_state()[1])
+    assert [module.training for module in (net, net.dropout, net.features)] == [True, False, True]
+    assert [p.requires_grad for p in net.classifier.parameters()] == [False, True]
+    assert all(p.grad is None for p in net.parameters())
+    assert all(torch.equal(value, net.state_dict()[name]) for name, value in before.items())
+    assert list(net.classifier._forward_hooks) == [hook.id]
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules() if m is not net.classifier)
+
+
+def test_an_error_leaves_nothing_behind_either() -> None:
+    net = seeded(Foreign)
+    net.train()
+    broken = (SETS["test"][0].clone().index_fill_(0, torch.tensor([3]), math.nan), SETS["test"][1])
+    with pytest.raises(Failure, match="NaN"):
+        tc.scan(net, SETS["train"], broken)
+    assert net.training
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in net.modules())
+
+
+@pytest.mark.parametrize("view", ["mean", "cls"])
+def test_tokens_are_viewed_by_mean_or_class_token(view: str) -> None:
+    net = seeded(Tokens)
+    result = tc.scan(net, SETS["train"], SETS["test"], tokens=view, measures=["rank"])
+    views = {row["layer"]: row["view"] for row in result.rows.to_pylist()}
+    assert views == {"embed": "pool2", "up": view, "down": view, "head": "flatten"}
+
+
+def test_several_inputs_and_a_dict_out() -> None:
+    data = ((SETS["train"][0], SETS["train"][0].flip(0)), SETS["train"][1])
+    net = seeded(Two)
+    with pytest.raises(InputError, match="returns a dict, not"):
+        tc.scan(net, data, data)
+    result = tc.scan(net, data, data, logits=lambda output: output["logits"])
+    assert {row["layer"] for row in result.rows.to_pylist() if row["measure"] == "rank"} == {"left", "right", "head"}
+
+
+def test_a_bf16_net_is_measured_in_its_own_type() -> None:
+    result = tc.scan(seeded(Foreign).bfloat16(), **SETS)
+    full = tc.scan(seeded(Foreign), **SETS)
+    assert abs(result.summary.train_accuracy - full.summary.train_accuracy) < 0.15
+    assert all(math.isfinite(value) for value in result.rows["value"].to_pylist())
+
+
+def test_a_compiled_net_is_read_through_what_it_wraps() -> None:
+    net = seeded(Foreign)
+    compiled = torch.compile(net, backend="eager")
+    assert tc.scan(compiled, **SETS).rows.equals(tc.scan(net, **SETS).rows)
+
+
+def test_pattern_picks_layers_and_keeps_the_head() -> None:
+    result = tc.scan(seeded(Foreign), SETS["train"], SETS["test"], pattern="features.2.*", measures=["rank"])
+    assert {row["layer"] for row in result.rows.to_pylist()} == {"features.2.0", "classifier"}
+    with pytest.raises(InputError, match="no layer but the head matches 'nothing'"):
+        tc.scan(seeded(Foreign), SETS["train"], SETS["test"], pattern="nothing")
+
+
+class Reused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(192, 192), nn.Linear(192, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.layer(self.layer(x.flatten(1)).relu()))
+
+
+def test_a_reused_layer_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="layer runs more than once"):
+        tc.scan(seeded(Reused), SETS["train"], SETS["test"])
+
+
+def test_a_head_that_is_not_the_output_is_said() -> None:
+    net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 9), nn.Linear(9, CLASSES), nn.Softmax(1)))
+    with pytest.raises(InputError, match="the head is not known"):
+        tc.scan(net, SETS["train"], SETS["test"])
+
+
+def test_a_wide_layer_is_read_through_a_fixed_subset_that_rows_name() -> None:
+    net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 300), nn.ReLU(), nn.Linear(300, CLASSES)))
+    taps = find_taps(net, lambda: net(SETS["train"][0][:4]), widest=50)
+    assert taps == (Tap("1", subset=50), Tap("3"))
+    rows = tc.scan(net, SETS["train"], SETS["test"], taps=taps, measures=["singular_value"]).rows.to_pylist()
+    assert sum(row["view"] == "flatten/50" for row in rows) == 50
+
+
+def test_our_own_nets_and_values_against_the_obvious_code() -> None:
+    net = nets.build(Net("mlp", depth=3, width=20), classes=CLASSES, size=8)
+    train = SETS["train"]
+    result = tc.scan(net, train, SETS["test"], temperature=7.0)
+    rows = {(r["layer"], r["measure"], r["params"]): r["value"] for r in result.rows.to_pylist() if r["split"] == "train"}
+    hidden = [train[0].flatten(1)]
+    for layer in net.layers:
+        hidden.append(layer(hidden[-1]).detach().relu())
+    collapse = geometry.neural_collapse(hidden[-1], train[1], net.head.weight.detach(), net.head.bias.detach())
+    for part, value in collapse._asdict().items():
+        assert math.isclose(rows["head", "neural_collapse", f"part={part}"], value, rel_tol=1e-5, abs_tol=1e-9)
+    aligned = geometry.alignment(net.layers[1].weight, hidden[1].double())
+    assert math.isclose(rows["layers.1", "alignment", "part=max,top=15"], aligned.max, rel_tol=1e-5)
+    (net(train[0]) / 7.0).log_softmax(1)[torch.arange(90), train[1]].mean().neg().backward()
+    for tap in ("layers.0", "layers.1", "head"):
+        gradient = net.get_submodule(tap).weight.grad
+        expected = geometry.gradient_rank(gradient.double(), of="covariance", rtol=1e-3)
+        assert rows[tap, "gradient_rank", "of=covariance,rtol=0.001"] == expected
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ((torch.zeros(0, 3, 8, 8), torch.zeros(0, dtype=torch.int64)), "empty"),
+        (DataLoader(TensorDataset(torch.zeros(0, 3, 8, 8), torch.zeros(0, dtype=torch.int64))), "empty"),
+        ((torch.zeros(5, 3, 8, 8), torch.zeros(4, dtype=torch.int64)), "4 labels for 5 inputs"),
+        ((torch.zeros(5, 3, 8, 8), torch.zeros(5)), "whole number a sample"),
+        ((torch.zeros(5, 3, 8, 8), torch.full((5,), -1)), "0 or more"),
+        ((torch.zeros(5, 3, 8, 8, dtype=torch.uint8), torch.zeros(5, dtype=torch.int64)), "uint8"),
+        (torch.zeros(5, 3, 8, 8), "a batch must be a pair"),
+        (42, "data must be"),
+        (TensorDataset(torch.zeros(5, 3, 8, 8)), "a batch must be a pair"),
+    ],
+)
+def test_bad_data_is_said(train, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        tc.scan(seeded(Foreign), train, SETS["test"])
+
+
+def test_one_class_and_few_samples_give_documented_values() -> None:
+    one = (SETS["train"][0][:6], torch.zeros(6, dtype=torch.int64))
+    rows = tc.scan(seeded(Foreign), one, one).rows.to_pylist()
+    assert all(math.isfinite(row["value"]) for row in rows)
+    assert not [row for row in rows if row["measure"] == "neural_collapse"], "collapse compares classes"
+    assert max(row["value"] for row in rows if row["measure"] == "rank") <= 5, "six centred samples have rank 5"
+
+
+def test_a_scan_is_saved_as_a_run_and_reported(tmp_path: Path) -> None:
+    result = tc.scan(seeded(Foreign), **SETS, name="mine")
+    path = result.save(tmp_path / "mine")
+    assert record.load_rows(path).equals(result.rows)
+    page = result.report(tmp_path / "page.html")
+    assert "mine" in page.read_text()
+
+
+def train_some(net: nn.Module, steps: int, after) -> None:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for step in range(steps):
+        net.train()
+        loss = nn.functional.cross_entropy(net(SETS["train"][0][:32]), SETS["train"][1][:32])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        after(step)
+
+
+def test_watch_does_not_disturb_training(tmp_path: Path) -> None:
+    alone, watched = (seeded(lambda: nets.build(Net("resnet8", width=4), classes=CLASSES, size=8)) for _ in range(2))
+    train_some(alone, 7, lambda step: None)
+    drawn = []
+
+    class Writer:
+        def add_scalar(self, tag: str, value: float, step: int) -> None:
+            drawn.append((tag, value, step))
+
+    with tc.Watch(watched, SETS["train"], every=3, samples=40, directory=tmp_path / "watch", writer=Writer()) as watch:
+        train_some(watched, 7, lambda step: None)
+    assert all(torch.equal(value, watched.state_dict()[name]) for name, value in alone.state_dict().items())
+    assert sorted(set(watch.rows["step"].to_pylist())) == [0, 3, 6]
+    assert 0 < watch.overhead < 1
+    assert ("accuracy/train", drawn[0][1], 0) == drawn[0]
+    assert record.load_run(tmp_path / "watch").finished
+    assert record.load_rows(tmp_path / "watch").num_rows == watch.rows.num_rows
+    assert not any(m._forward_pre_hooks for m in watched.modules())
+
+
+def test_watch_by_hand() -> None:
+    net = nets.build(Net("resnet8", width=4), classes=CLASSES, size=8)
+    watch = tc.Watch(net, DataLoader(Pairs(SETS["train"]), 16), every=2, measures=["accuracy", "rank"])
+    found = {}
+    train_some(net, 5, lambda step: found.update({step: watch.step(step)}))
+    assert [step for step, numbers in found.items() if numbers] == [0, 2, 4]
+    assert "rank/train/head/of=covariance,rtol=0.001" in found[4]
+    assert set(watch.rows["measure"].to_pylist()) == {"accuracy", "rank"}
+    with pytest.raises(InputError, match="did you mean 'rank'"):
+        tc.Watch(net, SETS["train"], measures=["rnk"])

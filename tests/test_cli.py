@@ -127,6 +127,37 @@ def test_divergence_is_said_and_keeps_the_rows(tmp_path: Path) -> None:
     assert (tmp_path / "hot" / "rows.log").stat().st_size > 0
 
 
+MINE = """
+from torch import nn
+def net(): return nn.Sequential(nn.Flatten(), nn.Linear(256, 32), nn.ReLU(), nn.Linear(32, 10))
+number = 3
+def text(): return "no net"
+"""
+
+
+def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    words = ["scan", "mine:net", "--data", "arrays:small.npz", "--ood", "digits", "--device", "cpu"]
+    generator = np.random.default_rng(0)
+    images, labels = generator.integers(0, 256, (60, 16, 16), dtype=np.uint8), np.arange(60) % 10
+    np.savez(tmp_path / "small.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    printed = thermocline(*words, cwd=tmp_path)
+    assert "report: scan/report.html" in printed
+    assert "Effective depth" in printed
+    assert "holds an earlier scan" in thermocline(*words, cwd=tmp_path, code=2)
+    words += ["--out", "second"]
+    for model, message in {
+        "mine:nett": "did you mean 'net'?",
+        "yours:net": "no module 'yours'",
+        "mine": "not MODULE:CALLABLE",
+        "mine:number": "is a int",
+        "mine:text": "gives a str",
+    }.items():
+        assert message in " ".join(thermocline("scan", model, *words[2:], cwd=tmp_path, code=2).split())
+    (tmp_path / "w.safetensors").write_bytes(b"nothing")
+    assert "does not load" in thermocline(*words, "--weights", "w.safetensors", cwd=tmp_path, code=2)
+
+
 @pytest.mark.parametrize("verb", [["train"], ["sweep", "--over", "train.temperature=1,2", "--jobs", "2"]])
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path, verb: list[str]) -> None:
     words = [*verb, *TINY, "--set", "train.epochs=100000", "--out", "runs"]
@@ -154,7 +185,7 @@ def test_help_is_quick_and_light(tmp_path: Path) -> None:
     began = time.monotonic()
     printed = thermocline("--help", cwd=tmp_path)
     print(f"--help took {time.monotonic() - began:.2f} s")
-    for verb in ("demo", "train", "sweep", "report", "list"):
+    for verb in ("demo", "train", "sweep", "scan", "report", "list"):
         assert verb in printed
     code = "import sys, thermocline.cli; assert not {'torch', 'pyarrow', 'altair', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

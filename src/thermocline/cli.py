@@ -124,6 +124,69 @@ def sweep(
 
 
 @app.command()
+def scan(
+    model: Annotated[str, typer.Argument(help="What makes your classifier, as MODULE:CALLABLE, e.g. mynets:resnet.")],
+    data: Annotated[str, typer.Option(help="Data set it was trained on (see: thermocline list data).")],
+    weights: Annotated[Path | None, typer.Option(help="Its weights, a .safetensors file.")] = None,
+    ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
+    temperature: Annotated[float, typer.Option(help="Softmax temperature it was trained at.")] = 1.0,
+    pattern: Annotated[str, typer.Option(help="Which layers, by their paths, e.g. 'layer*.conv*'.")] = "*",
+    to: Annotated[Path, typer.Option("--out", help="Folder for the rows and the report.")] = Path("scan"),
+    data_dir: DataDir = None,
+    device: Device = "auto",
+) -> None:
+    """Measure a classifier of your own at every weight layer: ranks, probes, collapse, detection, in one pass."""
+    make = _callable(model)
+    if (to / "spec.json").exists():
+        raise InputError(f"{to} holds an earlier scan or run; choose another directory with --out")
+    from thermocline import data as sets
+    from thermocline.run import check_device
+    from thermocline.scanner import scan as scan_model
+
+    place = check_device(device)
+    train, test = sets.load(data, device=place, data_dir=data_dir)
+    others = {name: sets.load(name, like=train, device=place, data_dir=data_dir) for name in ood or ()}
+    net = _module(make, model, weights).to(place)
+    result = scan_model(net, train, test, others, temperature=temperature, pattern=pattern, name=model, progress=True)
+    result.save(to)
+    _conclude([to], to / "report.html")
+
+
+def _callable(words: str) -> Any:
+    """What MODULE:CALLABLE names, looked for in the current folder too."""
+    module, colon, name = words.partition(":")
+    if not (colon and module and name):
+        raise InputError(f"{words!r} is not MODULE:CALLABLE, e.g. mynets:resnet for resnet() in mynets.py")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise InputError(f"there is no module {error.name!r} here or among the installed ones") from None
+    except AttributeError:
+        names = [word for word in vars(importlib.import_module(module)) if not word.startswith("_")]
+        raise spec.unknown(f"name in {module}", name, names) from None
+    if not callable(found):
+        raise InputError(f"{words} is a {type(found).__name__}, not something to call for a model")
+    return found
+
+
+def _module(make: Any, words: str, weights: Path | None) -> Any:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+    from torch import nn
+
+    net = make()
+    if not isinstance(net, nn.Module):
+        raise InputError(f"{words}() gives a {type(net).__name__}, not a torch.nn.Module")
+    if weights is not None:
+        try:
+            net.load_state_dict(load_file(weights))
+        except (OSError, SafetensorError, RuntimeError) as error:
+            raise InputError(f"{weights} does not load into {words}: {str(error).splitlines()[0]}") from None
+    return net
+
+
+@app.command()
 def report(
     runs: Annotated[list[str], typer.Argument(help="Run directories, or folders of them.", metavar="RUN...")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),

@@ -76,7 +76,7 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
         raise InputError("measures is empty: name at least one (see: thermocline list measures), or 'all'")
     if what.train.batch == 1 and what.net.name in nets.RESNETS:
         raise InputError(f"{what.net.name} has batch normalisation, which needs a train.batch of at least 2")
-    _device(device)
+    check_device(device)
 
 
 def follow(
@@ -89,7 +89,7 @@ def follow(
         if not log.finished:
             yield tell("loading", note=what.data.name)
             try:
-                yield from _carry_out(what, log, tell, _device(device), data_dir)
+                yield from _carry_out(what, log, tell, check_device(device), data_dir)
             except RuntimeError as error:
                 if not isinstance(error, torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(error):
                     raise
@@ -271,7 +271,8 @@ def _directory(what: spec.Run, directory: str | os.PathLike[str] | None) -> Path
     return Path(directory) if directory is not None else Path("runs") / what.name
 
 
-def _device(name: str) -> torch.device:
+def check_device(name: str) -> torch.device:
+    """The device of that name, "auto" being a GPU where there is one; an error where it is missing."""
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
         return torch.device("cuda" if cards else "cpu")

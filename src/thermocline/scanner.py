@@ -63,12 +63,13 @@ class Scan:
         return text.get()
 
     def save(self, directory: str | Path) -> Path:
-        """Write a run directory, which `thermocline report` and `record.load_rows` read beside any other."""
+        """Write a new run directory, which `thermocline report` and `record.load_rows` read beside any other."""
         with record.open_run(directory, self.found.spec) as log:
-            if not log.finished:
-                log.append(0, [record.Row(*(row[name] for name in record.Row._fields)) for row in self.rows.to_pylist()])
-                log.describe(self.found.provenance)
-                log.finish([0])
+            if log.recorded(0):  # of which weights, its spec cannot tell
+                raise InputError(f"{directory} holds an earlier scan; choose another directory")
+            log.append(0, [record.Row(*(row[name] for name in record.Row._fields)) for row in self.rows.to_pylist()])
+            log.describe(self.found.provenance)
+            log.finish([0])
         return Path(directory)
 
     def report(self, page: str | Path, *, figures: str | Path | None = None) -> Path:

@@ -39,8 +39,8 @@ def test_golden_run(tmp_path: Path) -> None:
         ("train", "layers.2", "entropy_rank", ""): 12.251476,
         ("train", "head", "solution_rank", "of=covariance,rtol=0.001"): 10.0,
         ("test", "layers.1", "probe_accuracy", "probe=ridge,penalty=0.001"): 0.89,
-        ("test", "", "effective_depth", "threshold=0.99"): 0.25,
-        ("digits/test", "", "ood_drop", ""): 0.25377644,
+        ("test", "", "effective_depth", "probe=ridge,penalty=0.001,threshold=0.99"): 0.25,
+        ("digits/test", "", "ood_drop", "probe=ridge,penalty=0.001"): 0.25377644,
         ("runes:1/test", "head", "auroc", "detector=neco,dim=0.9"): 0.73960333,
         ("digits/test", "head", "auroc", "detector=msp"): 0.49337047,
     }
@@ -245,6 +245,7 @@ def test_running_out_of_memory_is_said(tmp_path: Path) -> None:
         ({"net.name": "mpl"}, "did you mean 'mlp'"),
         ({"measures": ("ranks",)}, "did you mean 'rank'"),
         ({"measures": ()}, "measures is empty"),
+        ({"probes": ()}, "probes is empty"),
         ({"net.name": "resnet8", "net.depth": None, "net.width": None, "train.batch": 1}, "batch normalisation"),
     ],
 )

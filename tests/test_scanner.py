@@ -123,6 +123,23 @@ def test_every_kind_of_data_gives_the_same_rows(kind: str) -> None:
             assert math.isclose(a["value"], b["value"], rel_tol=1e-3, abs_tol=1e-4), a
 
 
+def test_logistic_probes_stand_beside_ridge_and_the_first_is_shown() -> None:
+    both = tc.scan(seeded(Foreign), **SETS, probes=("logistic", "ridge"))
+    ridge = tc.scan(seeded(Foreign), **SETS)
+    rows = [row for row in both.rows.to_pylist() if row["measure"] == "probe_accuracy" and row["split"] == "test"]
+    kinds = {kind: [r["value"] for r in rows if r["params"].startswith(f"probe={kind}")] for kind in ("ridge", "logistic")}
+    assert len(kinds["ridge"]) == len(kinds["logistic"]) == 3
+    assert kinds["ridge"] == [
+        r["value"] for r in ridge.rows.to_pylist() if r["measure"] == "probe_accuracy" and r["split"] == "test"
+    ]
+    assert max(kinds["logistic"]) > 0.9, "chance is 0.25"
+    shown = [r["value"] for r in both.rows.to_pylist() if r["measure"] == "effective_depth"]
+    assert both.effective_depth == shown[0]
+    assert both.rows.equals(tc.scan(seeded(Foreign), **SETS, probes=("logistic", "ridge")).rows)
+    with pytest.raises(InputError, match="did you mean 'ridge'"):
+        tc.scan(seeded(Foreign), **SETS, probes=("rigde",))
+
+
 def test_nothing_is_left_behind() -> None:
     net = seeded(Foreign)
     net.train()

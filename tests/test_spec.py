@@ -32,6 +32,7 @@ def test_every_setting_changes_the_key() -> None:
         "train.precision": "bfloat16",
         "data.name": "digits",
         "net.name": "resnet8",
+        "probes": ("logistic", "ridge"),
         "train.momentum": 0.5,
     }
     for path, value in spec.leaves(Run()):
@@ -88,6 +89,7 @@ def test_set_parses_by_type(text: str, path: str, value: object) -> None:
         ("train.nesterov=yes", "takes true or false"),
         ("train.milestones=82,123", "each of milestones must be below 1, got 82.0"),
         ("seed=9223372036854775808", "seed must be below"),
+        ("probes=ridg", "did you mean 'ridge'"),
         ("net=mlp", "did you mean 'net.name'"),
         ("temperature", "has no '='"),
     ],

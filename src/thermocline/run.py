@@ -74,6 +74,8 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
         data.check(name, data_dir=data_dir)
     if not measure.select(what.measures):
         raise InputError("measures is empty: name at least one (see: thermocline list measures), or 'all'")
+    if not what.probes:
+        raise InputError("probes is empty: name ridge, logistic or both")
     if what.train.batch == 1 and what.net.name in nets.RESNETS:
         raise InputError(f"{what.net.name} has batch normalisation, which needs a train.batch of at least 2")
     check_device(device)
@@ -124,7 +126,7 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
 
 
 def _measure(what: spec.Run, net: Any, train_on: Any, test_on: Any, ood: Any, step: int, total: int) -> list[record.Row]:
-    options = {"temperature": what.train.temperature, "measures": what.measures, "final": step == total}
+    options = {"temperature": what.train.temperature, "measures": what.measures, "probes": what.probes, "final": step == total}
     try:
         return measure.measure(net, train_on, test_on, ood, **options)
     except spec.Failure as error:

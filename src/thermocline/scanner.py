@@ -86,6 +86,7 @@ def scan(
     *,
     temperature: float = 1.0,
     measures: Iterable[str] = ("all",),
+    probes: Sequence[Literal["ridge", "logistic"]] = ("ridge",),
     taps: Sequence[Tap] = (),
     pattern: str = "*",
     tokens: Literal["mean", "cls"] = "mean",
@@ -97,12 +98,16 @@ def scan(
 
     Each set is (inputs, labels) tensors, a Dataset, a DataLoader or a Split, as the model expects its inputs; `ood` maps a
     name to the (train, test) of labelled other data. `temperature` is the one the model was trained at. Layers are those
-    the model declares in `.taps`, else every Linear and convolution that matches `pattern`, in the order they run;
-    `logits` picks the logits from what the model returns. The model's modes and hooks and all random states are as before.
+    the model declares in `.taps`, else every Linear and convolution that matches `pattern`, in the order they run. `probes`
+    are the linear probes trained on each, ridge in closed form and logistic by the papers' protocol; the first gives the
+    effective depth. `logits` picks the logits from what the model returns. The model's modes and hooks and all random
+    states are as before.
     """
     net = getattr(model, "_orig_mod", model)  # hooks set after a model was compiled never fire: read the one inside
     if next(net.parameters(), None) is None:
         raise InputError(f"{type(net).__name__} has no parameters: there is nothing to measure")
+    data = Data(train.name if isinstance(train, Split) else "data", ood=tuple(ood or ()))
+    what = Run(data, Net(name or type(net).__name__), Train(temperature=temperature), probes=tuple(probes))
     with _random_states_kept():
         taps = tuple(taps) or getattr(net, "taps", ()) or _find(net, train, logits, pattern, tokens)
         began = time.monotonic()
@@ -114,11 +119,10 @@ def scan(
             temperature=temperature,
             taps=taps,
             measures=measures,
+            probes=what.probes,
             logits=logits,
             progress=progress,
         )
-        data = Data(train.name if isinstance(train, Split) else "data", ood=tuple(ood or ()))
-        what = Run(data, Net(name or type(net).__name__), Train(temperature=temperature))
         facts = {
             "wall_seconds": round(time.monotonic() - began, 1),
             "measures": {one: measure.MEASURES[one].explain() for one in measure.select(measures)},

@@ -118,6 +118,9 @@ class Run:
     train: Train = dataclasses.field(default_factory=Train)
     measures: tuple[str, ...] = setting(("all",), "what to measure (see: thermocline list measures)")
     seed: int = setting(0, "seed of initialisation, sampling and augmentation", least=0, below=2**63)
+    probes: tuple[Literal["ridge", "logistic"], ...] = setting(
+        ("ridge",), "linear probes to train on every layer; the first gives effective depth and OOD drop in reports"
+    )
 
     @property
     def key(self) -> str:
@@ -243,7 +246,9 @@ def _hints(owner: type) -> dict[str, Any]:
 def _spell(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return " | ".join(typing.get_args(hint))
-    if isinstance(hint, type) and typing.get_origin(hint) is None:
+    if typing.get_origin(hint) is tuple:
+        return f"{_spell(typing.get_args(hint)[0])}, ..."
+    if isinstance(hint, type):
         return hint.__name__
     return str(hint).replace("NoneType", "none").replace("None", "none")
 
@@ -259,7 +264,7 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
         return value
     if origin is tuple:
         if isinstance(value, str) or not isinstance(value, Iterable):
-            raise InputError(f"{name} takes a sequence of {args[0].__name__}, got {value!r}")
+            raise InputError(f"{name} takes a sequence of {_spell(args[0])}, got {value!r}")
         return tuple(_coerce(name, item, args[0]) for item in value)
     if hint is float and isinstance(value, numbers.Real) and not isinstance(value, bool):
         if not math.isfinite(value):

@@ -31,6 +31,7 @@ def measure(
     temperature: float,
     taps: Sequence[Tap] = (),
     measures: Iterable[str] = ("all",),
+    probes: tuple[str, ...] = ("ridge",),
     final: bool = True,
     logits: Callable[[Any], Tensor] = lambda output: output,
     progress: bool = False,
@@ -43,7 +44,7 @@ def measure(
     chosen = [MEASURES[name] for name in select(measures)]
     chosen = [one for one in chosen if final or one.throughout]
     needs = frozenset().union(*(one.needs for one in chosen))
-    subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, progress)
+    subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, probes, progress)
     seen = look(subject, train, test, ood if "ood" in needs else {}, needs, final=final)
     return [row for one in chosen for row in one.function(seen)]
 

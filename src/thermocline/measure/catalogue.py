@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from thermocline import detect, geometry, probes, softmax
-from thermocline.measure.passes import RIDGE, Scores, Seen
+from thermocline.measure.passes import Scores, Seen
 from thermocline.moments import ClassMoments
 from thermocline.record import RANK, Row, params
 
@@ -184,12 +184,12 @@ def orthodev(seen: Seen) -> Iterator[Row]:
 def probe_accuracy(seen: Seen) -> Iterator[Row]:
     """Test accuracy of a linear classifier trained on a layer's frozen outputs, on this data set.
 
-    argmax_k (W a + b)_k,  W = (S + alpha I)^-1 X^T Y                         [hoerl1970ridge, Eq. 2.1]
+    argmax_k (W a + b)_k;  ridge: W = (S + alpha I)^-1 X^T Y;  logistic: min -sum log softmax(W a + b)_y   [alain2017probes]
     """
     for split in ("test", *(f"{name}/test" for name in seen.ood)):
-        for depth, tap in enumerate(seen.taps, start=1):
-            value = seen.passes[split].probe_accuracy[tap]
-            yield Row(split, tap.path, depth, tap.label, "probe_accuracy", params(probe="ridge", penalty=RIDGE), value)
+        for readout, value in seen.passes[split].probe_accuracy.items():
+            tap = readout.tap
+            yield Row(split, tap.path, seen.taps.index(tap) + 1, tap.label, "probe_accuracy", readout.params, value)
 
 
 def effective_depth(seen: Seen) -> Iterator[Row]:
@@ -197,8 +197,9 @@ def effective_depth(seen: Seen) -> Iterator[Row]:
 
     kappa = min{l : a_l >= 0.99 a_L} / L                                      [masarczyk2025softmax, Sec. 2.1]
     """
-    value = probes.effective_depth(_accuracies(seen, "test"), threshold=0.99)
-    yield Row("test", "", 0, "", "effective_depth", params(threshold=0.99), float(value))
+    for kind, accuracies in _by_probe(seen, "test").items():
+        value = probes.effective_depth(accuracies, threshold=0.99)
+        yield Row("test", "", 0, "", "effective_depth", f"{kind},{params(threshold=0.99)}", float(value))
 
 
 def ood_drop(seen: Seen) -> Iterator[Row]:
@@ -207,12 +208,16 @@ def ood_drop(seen: Seen) -> Iterator[Row]:
     rho = (max_l a_l - a_L) / max_l a_l                                       [masarczyk2025softmax, Sec. 2.1]
     """
     for name in seen.ood:
-        value = probes.ood_drop(_accuracies(seen, f"{name}/test"))
-        yield Row(f"{name}/test", "", 0, "", "ood_drop", "", float(value))
+        for kind, accuracies in _by_probe(seen, f"{name}/test").items():
+            yield Row(f"{name}/test", "", 0, "", "ood_drop", kind, float(probes.ood_drop(accuracies)))
 
 
-def _accuracies(seen: Seen, split: str) -> Tensor:
-    return torch.tensor([seen.passes[split].probe_accuracy[tap] for tap in seen.taps], dtype=torch.float64)
+def _by_probe(seen: Seen, split: str) -> dict[str, Tensor]:
+    """Accuracies by layer of every kind of probe."""
+    found: dict[str, list[float]] = {}
+    for readout, value in seen.passes[split].probe_accuracy.items():
+        found.setdefault(readout.params, []).append(value)
+    return {kind: torch.tensor(values, dtype=torch.float64) for kind, values in found.items()}
 
 
 def auroc(seen: Seen) -> Iterator[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -28,6 +29,13 @@ RIDGE = 1e-3  # the probes' penalty, as a fraction of the mean eigenvalue of the
 FEW = 2048  # samples, spread over the whole set, for what is too large to do on all: layer inputs, gradients
 
 
+class Readout(NamedTuple):
+    """A probe: which kind, of which layer, and the settings rows name it by."""
+
+    tap: Tap
+    params: str
+
+
 @dataclass
 class Pass:
     """What one pass over a split left behind: what was needed of it."""
@@ -37,7 +45,8 @@ class Pass:
     features: Tensor = field(default_factory=lambda: torch.empty(0, 0))
     moments: dict[Tap, ClassMoments] = field(default_factory=dict)
     inputs: dict[Tap, Moments] = field(default_factory=dict)
-    probe_accuracy: dict[Tap, float] = field(default_factory=dict)
+    kept: dict[Tap, Tensor] = field(default_factory=dict)
+    probe_accuracy: dict[Readout, float] = field(default_factory=dict)
 
 
 class Scores(NamedTuple):
@@ -110,6 +119,7 @@ class Subject(NamedTuple):
     taps: tuple[Tap, ...]
     temperature: float
     logits: Callable[[Any], Tensor]
+    probes: tuple[str, ...] = ("ridge",)
     progress: bool = False
 
     def show(self, split: str, data: Any) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
@@ -136,20 +146,20 @@ def look(subject: Subject, train: Any, test: Any, ood: Mapping[str, Any], needs:
     features = "features" in needs
     with evaluating(subject.net), torch.no_grad():
         for prefix, (fit_on, test_on) in {"": (train, test), **{f"{name}/": pair for name, pair in ood.items()}}.items():
-            moments = "probes" in needs or ("moments" in needs and not prefix)
-            if not prefix or moments:
+            probing = "probes" in needs
+            moments = (probing and "ridge" in subject.probes) or ("moments" in needs and not prefix)
+            if not prefix or probing:
                 split = f"{prefix}train"
                 seen.passes[split] = _pass(
                     subject,
                     split,
                     fit_on,
                     moments=moments,
+                    keep=probing and "logistic" in subject.probes,
                     features=features and not prefix,
                     inputs="inputs" in needs and not prefix,
                 )
-            readouts = {}
-            if "probes" in needs:
-                readouts = {tap: _probe(found) for tap, found in seen.passes[f"{prefix}train"].moments.items()}
+            readouts = _readouts(subject, seen.passes[f"{prefix}train"]) if probing else {}
             if test_on is not None:
                 split = f"{prefix}test"
                 seen.passes[split] = _pass(subject, split, test_on, features=features, readouts=readouts)
@@ -164,16 +174,17 @@ def _pass(
     data: Any,
     *,
     moments: bool = False,
+    keep: bool = False,
     features: bool = False,
     inputs: bool = False,
-    readouts: Mapping[Tap, probes.Probe] = MappingProxyType({}),
+    readouts: Mapping[Readout, probes.Probe] = MappingProxyType({}),
 ) -> Pass:
     """Show every sample to the net once."""
     one, taps = Pass(), subject.taps
     penultimate = Tap(taps[-1].path, at="input")
-    wanted = [*(taps if moments or readouts else ()), *([penultimate] if features else ())]
+    wanted = [*(taps if moments or keep or readouts else ()), *([penultimate] if features else ())]
     raw = {tap: Tap(tap.path, at="input", view="raw") for tap in taps} if inputs else {}
-    labels, logits, kept = [], [], []
+    labels, logits, kept, held = [], [], [], {tap: [] for tap in taps if keep}
     correct = dict.fromkeys(readouts, torch.tensor(0))
     stride, start = _stride(data), 0
     for arguments, truth in subject.show(split, data):
@@ -183,14 +194,17 @@ def _pass(
         kept += [seen[penultimate]] if features else []
         for tap in taps if moments else ():
             _update(one.moments, tap, _finite(seen[tap], tap.path), truth)
+        for tap in held:
+            held[tap].append(_finite(seen[tap], tap.path))
         for tap, place in raw.items():
             _update_inputs(one.inputs, tap, subject.net.get_submodule(tap.path), seen[place], start, stride)
-        for tap, probe in readouts.items():
-            correct[tap] = correct[tap] + (probe.predict(seen[tap]) == truth).sum().cpu()
+        for readout, probe in readouts.items():
+            correct[readout] = correct[readout] + (probe.predict(seen[readout.tap]) == truth).sum().cpu()
         start += len(truth)
     one.labels, one.logits = torch.cat(labels), torch.cat(logits)
     one.features = torch.cat(kept) if features else one.features
-    one.probe_accuracy = {tap: int(count) / len(one.labels) for tap, count in correct.items()}
+    one.kept = {tap: torch.cat(parts) for tap, parts in held.items()}
+    one.probe_accuracy = {readout: int(count) / len(one.labels) for readout, count in correct.items()}
     return one
 
 
@@ -278,7 +292,31 @@ def _finite(value: Tensor, where: str) -> Tensor:
     return value
 
 
-def _probe(moments: ClassMoments) -> probes.Probe:
-    variance = moments.all.scatter.diagonal().mean()
-    # A layer whose units are all dead has no variance; any positive penalty then gives the majority class.
-    return probes.ridge_probe(moments, alpha=float(RIDGE * variance) or 1.0)
+def _readouts(subject: Subject, one: Pass) -> dict[Readout, probes.Probe]:
+    """The probes of every layer, of every kind asked for, fitted on what a pass over a training split left behind."""
+    fits = {"ridge": _ridge, "logistic": _logistic}
+    return {readout: probe for kind in subject.probes for readout, probe in fits[kind](subject.taps, one).items()}
+
+
+def _ridge(taps: tuple[Tap, ...], one: Pass) -> dict[Readout, probes.Probe]:
+    found = {}
+    for tap in taps:
+        variance = one.moments[tap].all.scatter.diagonal().mean()
+        # A layer whose units are all dead has no variance; any positive penalty then gives the majority class.
+        probe = probes.ridge_probe(one.moments[tap], alpha=float(RIDGE * variance) or 1.0)
+        found[Readout(tap, params(probe="ridge", penalty=RIDGE))] = probe
+    return found
+
+
+def _logistic(taps: tuple[Tap, ...], one: Pass) -> dict[Readout, probes.Probe]:
+    """Adam at 1e-3 for 30 passes in batches of 512, without decay [masarczyk2023tunnel], all layers together."""
+    count = itertools.count()
+
+    def epoch() -> Iterator[tuple[dict[Tap, Tensor], Tensor]]:
+        generator = torch.Generator().manual_seed(next(count))
+        for chosen in torch.randperm(len(one.labels), generator=generator).to(one.labels.device).split(512):
+            yield {tap: one.kept[tap][chosen] for tap in taps}, one.labels[chosen]
+
+    fits = probes.fit_probes(epoch, classes=max(int(one.labels.max()) + 1, 2), passes=30, batch=512, lr=(1e-3,))
+    one.kept.clear()
+    return {Readout(tap, params(probe="logistic", lr=1e-3, passes=30)): fits[tap].probe for tap in taps}

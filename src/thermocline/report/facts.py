@@ -132,6 +132,8 @@ def points(run: Loaded, measure: str, *, last: bool = False) -> list[dict[str, A
     """The finite rows of one measure, in order of step; `last`: those of its last step only."""
     rows = run.rows.filter(pc.field("measure") == measure).to_pylist()
     rows = sorted((row for row in rows if math.isfinite(row["value"])), key=lambda row: row["step"])
+    if len(kinds := list(dict.fromkeys(parameters(row["params"]).get("probe") for row in rows))) > 1:
+        rows = [row for row in rows if parameters(row["params"]).get("probe") == kinds[0]]  # the first probe is the one shown
     return [row for row in rows if row["step"] == rows[-1]["step"]] if last else rows
 
 

@@ -97,6 +97,7 @@ def test_the_demo_shows_the_effect(tmp_path: Path) -> None:
         (["report", "nowhere"], "no run directory at nowhere"),
         (["report", "busy"], "busy is not a run directory"),
         (["list", "netz"], "did you mean 'nets'"),
+        (["bench", "mesure"], "did you mean 'measure'"),
         (["trian"], "Did you mean 'train'?"),
         (["train", "--temprature", "3"], "--temperature"),
     ],
@@ -185,7 +186,7 @@ def test_help_is_quick_and_light(tmp_path: Path) -> None:
     began = time.monotonic()
     printed = thermocline("--help", cwd=tmp_path)
     print(f"--help took {time.monotonic() - began:.2f} s")
-    for verb in ("demo", "train", "sweep", "scan", "report", "list"):
+    for verb in ("demo", "train", "sweep", "scan", "report", "bench", "list"):
         assert verb in printed
     code = "import sys, thermocline.cli; assert not {'torch', 'pyarrow', 'altair', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

@@ -15,7 +15,7 @@ LEVELS = {
     1: ["geometry", "probes", "detect", "experiments"],
     2: ["nets", "data", "record"],
     3: ["train", "measure", "report"],
-    4: ["run", "scanner"],
+    4: ["run", "scanner", "bench"],
     5: ["cli"],
 }
 LEVEL = {module: level for level, modules in LEVELS.items() for module in modules}

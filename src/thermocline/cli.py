@@ -202,6 +202,27 @@ def report(
         _say("figures", figures)
 
 
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Benchmarks or groups of them (default: measure).")] = None,
+    threads: Annotated[int, typer.Option(help="CPU threads of each side.", min=1)] = 1,
+    repeat: Annotated[int, typer.Option(help="Times each side runs; the fastest counts.", min=1)] = 3,
+    scale: Annotated[float, typer.Option(help="Size of the problems; 1 is what docs/performance.md reports.")] = 1.0,
+) -> None:
+    """Time the engine against the obvious code on this machine: seconds, peak memory, and whether the answers agree."""
+    from thermocline import bench as benches
+
+    heads = ("benchmark", "ours, s", "obvious, s", "faster", "ours, MB", "obvious, MB", "smaller", "answers")
+    table = Table(*heads, title=f"{threads} thread{'s' if threads > 1 else ''}, scale {scale:g}", title_justify="left")
+    with err.status("timing") as status:
+        for one in benches.run(names or ["measure"], threads=threads, repeat=repeat, scale=scale):
+            status.update(f"done: {one.name}")
+            seconds = (f"{one.ours_seconds:.3g}", f"{one.theirs_seconds:.3g}", f"{one.ratio:.1f} x")
+            memory = (f"{one.ours_peak_mb:.0f}", f"{one.theirs_peak_mb:.0f}", f"{one.memory_ratio:.1f} x")
+            table.add_row(one.name, *seconds, *memory, one.difference if one.agree else f"DIFFER: {one.difference}")
+    out.print(table)
+
+
 KINDS = ("data", "nets", "measures", "settings", "experiments")
 
 

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-BATCH = 4096  # rows of a matrix taken in at a time: its float64 copy stays small, and on a CPU in cache
+BATCH = 1024  # rows of a matrix taken in at a time: its float64 copy stays small, and on a CPU in cache
+STRIP = 256  # columns of a Gram computed at a time on a CPU, where its other half is mirrored and not computed
 
 
 class Moments:
@@ -52,7 +53,7 @@ class Moments:
         # With y_i = x_i - mean + sqrt(count / total) shift, sum_i y_i y_i^T is the batch's own scatter plus the
         # pairwise correction (count b / total) shift shift^T, since sum_i (x_i - mean) = 0: one product for both.
         moved = wide - (mean - shift * (self.count / total) ** 0.5)
-        self.scatter.addmm_(moved.T, moved)
+        _add_gram(self.scatter, moved)
         self.mean += shift * (len(x) / total)
         self.count = total
 
@@ -116,7 +117,7 @@ class ClassMoments:
         # The identity of `Moments.update`, class by class.
         kept = (self.counts / (self.counts + counts).clamp(min=1)).sqrt()
         moved = wide - (means - (means - self.means) * kept[:, None])[labels]
-        self.within.addmm_(moved.T, moved)
+        _add_gram(self.within, moved)
         self._join(len(x), counts, means)
 
     def merge(self, other: ClassMoments) -> None:
@@ -191,6 +192,19 @@ class ClassMoments:
             raise ValueError(f"labels must lie in 0..{len(self.counts) - 1}, got {low}..{high}")
         edges = torch.searchsorted(ordered, torch.arange(len(self.counts) + 1, device=labels.device))
         return edges.diff().double(), torch.nn.functional.embedding_bag(order, x, edges[:-1], mode="mean")
+
+
+def _add_gram(total: Tensor, rows: Tensor) -> None:
+    """total += rows^T rows. A CPU computes the upper half in strips and mirrors it; a GPU is faster with one product."""
+    width = len(total)
+    if total.is_cuda or width <= STRIP:
+        total.addmm_(rows.T, rows)
+        return
+    for start in range(0, width, STRIP):
+        stop = min(start + STRIP, width)
+        strip = rows[:, start:stop].T @ rows[:, start:]
+        total[start:stop, start:] += strip
+        total[stop:, start:stop] += strip[:, stop - start :].T
 
 
 def _freedom(count: int, lost: int) -> int:

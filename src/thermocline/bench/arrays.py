@@ -1,0 +1,221 @@
+"""Benchmarks on feature matrices: spectra, probes, neural collapse, detectors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from thermocline import detect, geometry, probes
+from thermocline.bench.case import Answers, Case, sized, within
+from thermocline.moments import ClassMoments, Moments
+from thermocline.record import RANK
+
+CLASSES, WIDTH, ALPHA = 100, 512, 1.0
+
+
+def _draw(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _labelled(seed: int, count: int, signal: float) -> tuple[Tensor, Tensor]:
+    """Gaussian classes in `WIDTH` dimensions with a decaying spectrum; the labels take turns."""
+    means = torch.randn(CLASSES, WIDTH, generator=_draw(seed))
+    labels = torch.arange(count) % CLASSES
+    x = torch.randn(count, WIDTH, generator=_draw(seed + 1)).add_(means[labels], alpha=signal)
+    return x.mul_(torch.logspace(0, -1, WIDTH)), labels
+
+
+def _spectrum_inputs(scale: float) -> Tensor:
+    shape = sized(10_000, scale, least=40), sized(4096, scale, least=16)
+    return torch.randn(*shape, generator=_draw(0)).mul_(torch.logspace(0, -3, shape[1]))
+
+
+def _rank_from_moments(x: Tensor) -> Answers:
+    return {"rank": geometry.numerical_rank(Moments.of(x), **RANK).numpy()}
+
+
+def _rank_by_svd(x: Tensor) -> Answers:
+    variance = torch.linalg.svdvals(x - x.mean(0)) ** 2
+    return {"rank": (variance > RANK["rtol"] * variance[0]).sum().numpy()}
+
+
+class Layers(NamedTuple):
+    """Features of some layers to fit probes on, and of other samples to score them with."""
+
+    train: list[Tensor]
+    test: list[Tensor]
+    labels: Tensor
+    test_labels: Tensor
+
+
+def _layers(scale: float) -> Layers:
+    count, held = sized(10_000, scale, least=20 * CLASSES), sized(2000, scale, least=5 * CLASSES)
+    signals = torch.linspace(0.1, 0.4, sized(20, scale, least=2)).tolist()
+    pairs = [_labelled(2 * layer, count + held, signal) for layer, signal in enumerate(signals)]
+    train, test = ([x[some].clone() for x, _ in pairs] for some in (slice(count), slice(count, None)))
+    labels = pairs[0][1]
+    return Layers(train, test, labels[:count], labels[count:])
+
+
+def _ridge_from_moments(layers: Layers) -> Answers:
+    accuracies = []
+    for x, other in zip(layers.train, layers.test):
+        probe = probes.ridge_probe(ClassMoments.of(x, layers.labels, classes=CLASSES), alpha=ALPHA)
+        accuracies.append(float((probe.predict(other) == layers.test_labels).double().mean()))
+    return {"accuracy": np.array(accuracies)}
+
+
+def _sklearn_ridge(layers: Layers) -> Answers:
+    from sklearn.linear_model import RidgeClassifier
+
+    return _sklearn(RidgeClassifier(alpha=ALPHA), layers)
+
+
+def _sklearn_logistic(layers: Layers) -> Answers:
+    from sklearn.linear_model import LogisticRegression
+
+    return _sklearn(LogisticRegression(), layers)
+
+
+def _sklearn(model: Any, layers: Layers) -> Answers:
+    labels, test_labels = layers.labels.numpy(), layers.test_labels.numpy()
+    pairs = zip(layers.train, layers.test)
+    return {"accuracy": np.array([model.fit(x.numpy(), labels).score(y.numpy(), test_labels) for x, y in pairs])}
+
+
+def _no_worse(ours: Answers, theirs: Answers) -> tuple[bool, str]:
+    """Two kinds of probe differ; what is asked of the fast one is that no layer reads much worse by it."""
+    gap = ours["accuracy"] - theirs["accuracy"]
+    means = ours["accuracy"].mean(), theirs["accuracy"].mean()
+    return bool(gap.min() > -0.05), "mean accuracy {:.3f} vs {:.3f}; by layer {:+.3f} to {:+.3f}".format(
+        *means, gap.min(), gap.max()
+    )
+
+
+class Head(NamedTuple):
+    """Features before a linear head, and the head."""
+
+    features: Tensor
+    labels: Tensor
+    weight: Tensor
+
+
+def _head(scale: float) -> Head:
+    features, labels = _labelled(100, sized(50_000, scale, least=10 * CLASSES), 0.5)
+    return Head(features, labels, torch.randn(CLASSES, WIDTH, generator=_draw(102)))
+
+
+COLLAPSE = ("nc1", "nc1_trace", "nc2_equinorm", "nc2_equiangular", "nc3", "nc4")
+
+
+def _collapse_from_moments(head: Head) -> Answers:
+    found = geometry.neural_collapse(*head, rtol=1e-3)
+    return {name: getattr(found, name).numpy() for name in COLLAPSE}
+
+
+def _collapse_by_class(head: Head) -> Answers:
+    """One pass for the means and one for the scatter, a class at a time, in the features' own float32."""
+    features, labels, weight = head
+    means = torch.stack([features[labels == c].mean(0) for c in range(CLASSES)])
+    within_ = torch.zeros(WIDTH, WIDTH)
+    for c in range(CLASSES):
+        moved = features[labels == c] - means[c]
+        within_ += moved.T @ moved / len(features)
+    centred = means - means.mean(0)
+    between = centred.T @ centred / CLASSES
+    unit = centred / centred.norm(dim=1, keepdim=True)
+    angles = (unit @ unit.T + 1 / (CLASSES - 1))[~torch.eye(CLASSES, dtype=torch.bool)]
+    norms = centred.norm(dim=1)
+    values = (
+        torch.trace(within_ @ torch.linalg.pinv(between, rtol=1e-3, hermitian=True)) / CLASSES,
+        within_.trace() / between.trace(),
+        norms.std(correction=0) / norms.mean(),
+        angles.abs().mean(),
+        (weight / weight.norm() - centred / centred.norm()).square().sum(),
+        ((features @ weight.T).argmax(1) != torch.cdist(features, means).argmin(1)).float().mean(),
+    )
+    return {name: value.numpy() for name, value in zip(COLLAPSE, values)}
+
+
+class Detection(NamedTuple):
+    """In-distribution features to fit a detector on, and features to score."""
+
+    train: Tensor
+    labels: Tensor
+    test: Tensor
+
+
+def _detection(scale: float) -> Detection:
+    train, labels = _labelled(200, sized(50_000, scale, least=2 * WIDTH), 0.5)
+    return Detection(train, labels, _labelled(202, sized(10_000, scale, least=50), 0.5)[0])
+
+
+def _neco(data: Detection) -> Answers:
+    # Without its logit factor NECO reads features alone.
+    detector = detect.NECO(dim=0.9).fit(data.train, torch.empty(len(data.train), 0), data.labels)
+    return {"scores": detector.score(data.test, torch.empty(len(data.test), 0)).numpy()}
+
+
+def _sklearn_neco(data: Detection) -> Answers:
+    from sklearn.decomposition import PCA
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    pipeline = make_pipeline(StandardScaler(), PCA(n_components=0.9)).fit(data.train.numpy())
+    test = data.test.numpy()
+    whole = np.linalg.norm(pipeline[0].transform(test), axis=1)
+    return {"scores": np.linalg.norm(pipeline.transform(test), axis=1) / whole}
+
+
+class Scored(NamedTuple):
+    """Scores of two kinds of samples."""
+
+    inside: Tensor
+    outside: Tensor
+
+
+def _scored(scale: float) -> Scored:
+    count = sized(500_000, scale, least=100)
+    return Scored(torch.randn(count, generator=_draw(300)) + 1, torch.randn(count, generator=_draw(301)))
+
+
+def _auroc(scored: Scored) -> Answers:
+    return {"auroc": detect.auroc(*scored).numpy()}
+
+
+def _sklearn_auroc(scored: Scored) -> Answers:
+    from sklearn.metrics import roc_auc_score
+
+    truth = np.repeat([1, 0], [len(scored.inside), len(scored.outside)])
+    return {"auroc": np.array(roc_auc_score(truth, torch.cat(scored).numpy()))}
+
+
+CASES = {
+    "spectrum-rank": Case(
+        "measure", "numerical rank of a float32 matrix, 10,000 x 4096", "torch.linalg.svdvals of the centred matrix",
+        _spectrum_inputs, _rank_from_moments, _rank_by_svd, within({"rank": 0}),
+    ),
+    "probes-ridge": Case(
+        "measure", "ridge probes on 20 layers of 10,000 x 512, 100 classes", "scikit-learn RidgeClassifier, layer by layer",
+        _layers, _ridge_from_moments, _sklearn_ridge, within({"accuracy": 1e-3}),
+    ),
+    "probes-logistic": Case(
+        "measure", "the same ridge probes, in place of logistic ones", "scikit-learn LogisticRegression, layer by layer",
+        _layers, _ridge_from_moments, _sklearn_logistic, _no_worse,
+    ),
+    "neural-collapse": Case(
+        "measure", "NC1 to NC4 of 50,000 x 512, 100 classes", "two loops over the classes, float32",
+        _head, _collapse_from_moments, _collapse_by_class, within(dict.fromkeys(COLLAPSE, 1e-3)),
+    ),
+    "neco": Case(
+        "measure", "NECO fitted on 50,000 x 512, scoring 10,000", "scikit-learn StandardScaler and PCA(0.9)",
+        _detection, _neco, _sklearn_neco, within({"scores": 1e-6}),
+    ),
+    "auroc": Case(
+        "measure", "AUROC of 1,000,000 scores", "scikit-learn roc_auc_score",
+        _scored, _auroc, _sklearn_auroc, within({"auroc": 1e-9}),
+    ),
+}  # fmt: skip

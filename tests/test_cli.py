@@ -177,7 +177,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path, verb: list[str]) -> No
 
 def test_lists_name_everything(tmp_path: Path) -> None:
     printed = thermocline("list", cwd=tmp_path)
-    for word in ("runes:SEED", "resnet18", "effective_depth", "train.temperature", "table1/cifar100-resnet18"):
+    for word in ("runes:SEED", "resnet18", "effective_depth", "train.temperature", "table1/cifar100-resnet18", "scan-hooks"):
         assert word in printed
 
 

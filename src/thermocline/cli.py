@@ -223,12 +223,12 @@ def bench(
     out.print(table)
 
 
-KINDS = ("data", "nets", "measures", "settings", "experiments")
+KINDS = ("data", "nets", "measures", "settings", "experiments", "benches")
 
 
 @app.command("list")
 def list_(kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = "") -> None:
-    """Show what can be named: data sets, nets, measures, settings, experiments."""
+    """Show what can be named: data sets, nets, measures, settings, experiments, benchmarks."""
     for one in [kind] if kind else KINDS:
         if one not in KINDS:
             raise spec.unknown("list", one, KINDS)
@@ -248,6 +248,10 @@ def _entries(kind: str) -> Iterable[tuple[str, str]]:
         for name in _experiments():
             claim, _, cost = (_experiment(name).__doc__ or "").strip().partition("\n\n")
             yield name, f"{claim}\n  {cost.strip()}"
+    elif kind == "benches":
+        from thermocline.bench import BENCHES
+
+        yield from ((name, f"{case.description}\n  against {case.theirs_is}") for name, case in BENCHES.items())
     elif kind == "measures":
         from thermocline.measure import MEASURES
 

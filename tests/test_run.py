@@ -134,7 +134,7 @@ def test_every_session_is_remembered(tmp_path: Path) -> None:
 
 COMMAND = [
     sys.executable, "-m", "thermocline", "train", "--data", "runes", "--ood", "digits", "--temperature", "5", "--device", "cpu",
-    *(w for s in ("data.classes=10", "data.train=2000", "data.test=200", "net.depth=5", "net.width=64", "train.epochs=20",
+    *(w for s in ("data.classes=10", "data.train=2000", "data.test=200", "net.depth=5", "net.width=64", "train.epochs=60",
                   "train.batch=50", "train.augment=crop", "train.snapshots=6") for w in ("--set", s)),
 ]  # fmt: skip
 

@@ -28,7 +28,7 @@ import thermocline
 from thermocline import data, measure, nets, record, spec, train
 from thermocline.spec import InputError
 
-SAVE_SECONDS = 30.0  # at most this much training is lost to a kill
+SAVE_SECONDS = 30.0  # between checkpoints, looked at with every progress report
 UPDATES = 200  # progress reports a run
 
 
@@ -110,7 +110,8 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
     state = train.State(net.to(device), what.train)
     total = train.total_steps(what.train, len(train_on))
     snapshots = train.snapshot_steps(what.train, total)
-    _describe(what, log, device, {"train": train_on, "test": test_on, **{name: pair[0] for name, pair in ood.items()}})
+    others = {f"{name}/{part}": split for name, pair in ood.items() for part, split in zip(("train", "test"), pair)}
+    _describe(what, log, device, {"train": train_on, "test": test_on, **others})
     _resume(log, state, snapshots)
     often = range(0, total, max(total // UPDATES, 1))
     for step, _ in train.fit(net, train_on, what.train, seed=what.seed, state=state, at=often):

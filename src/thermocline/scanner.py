@@ -94,7 +94,7 @@ def scan(
     name: str | None = None,
     progress: bool = False,
 ) -> Scan:
-    """Measure a classifier at every weight layer, showing it each sample of each set once.
+    """Measure a classifier at every weight layer, showing it each sample of each set once (some 2,000 again, for gradients).
 
     Each set is (inputs, labels) tensors, a Dataset, a DataLoader or a Split, as the model expects its inputs; `ood` maps a
     name to the (train, test) of labelled other data. `temperature` is the one the model was trained at. Layers are those
@@ -243,7 +243,7 @@ def _sample(data: Any, net: nn.Module, samples: int) -> tuple[tuple[Tensor, ...]
     stride = max((source.count(data) or samples) // samples, 1)
     arguments, labels, start = [], [], 0
     for batch, truth in source.batches(data, net, size=1000):
-        chosen = slice(-start % stride, None, stride)
+        chosen = source.every(start, stride)
         arguments.append(tuple(part[chosen] for part in batch))
         labels.append(truth[chosen])
         start += len(truth)

@@ -37,9 +37,7 @@ class State:
             {"params": head_parameters, "factor": train.head_lr, "weight_decay": train.weight_decay * train.head_weight_decay},
         ]
         self.step, self.net = 0, net
-        self.optimizer = torch.optim.SGD(
-            groups, lr=train.lr, momentum=train.momentum, nesterov=train.nesterov and train.momentum > 0
-        )
+        self.optimizer = torch.optim.SGD(groups, lr=train.lr, momentum=train.momentum, nesterov=train.nesterov)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed run needs besides the step: weights, buffers, momentum."""

@@ -1,7 +1,8 @@
 """Any net and any data to rows, in as few passes as possible.
 
 A measure is a cited function from `Seen` (what the passes left behind) to rows, and a line in `MEASURES` that says
-what it needs. The engine joins the needs of the measures asked for and shows every image to the net once.
+what it needs. The engine joins the needs of the measures asked for and shows every sample to the net once;
+only gradients show it some 2,000 of them again.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ FEW = 2048  # samples, spread over the whole set, for what is too large to do on
 
 
 class Readout(NamedTuple):
-    """A probe: which kind, of which layer, and the settings rows name it by."""
+    """A probe: of which layer, and the kind and settings that rows name it by."""
 
     tap: Tap
     params: str
@@ -213,15 +213,6 @@ def _stride(data: Any) -> int:
     return max((source.count(data) or 8 * FEW) // FEW, 1)
 
 
-def _every(start: int, stride: int) -> slice:
-    """Where a batch that begins at sample `start` has multiples of `stride`: the same samples however data is cut.
-
-    >>> _every(7, 5), _every(10, 5)
-    (slice(3, None, 5), slice(0, None, 5))
-    """
-    return slice(-start % stride, None, stride)
-
-
 def _update(moments: dict[Tap, ClassMoments], tap: Tap, value: Tensor, labels: Tensor) -> None:
     """Take a batch into a layer's moments, which widen when a class is met that no batch before had."""
     classes = int(labels.max()) + 1
@@ -237,9 +228,9 @@ def _update_inputs(moments: dict[Tap, Moments], tap: Tap, layer: nn.Module, valu
     """Take what a layer multiplies its weight with, of some samples, into its moments."""
     if isinstance(layer, nn.Conv2d) and layer.groups == 1:
         # Every image gives a row for each place in it, so an eighth of them is plenty.
-        rows = geometry.unfold_patches(value[_every(start, 8 * stride)], layer)
+        rows = geometry.unfold_patches(value[source.every(start, 8 * stride)], layer)
     elif isinstance(layer, nn.Linear):
-        rows = value[_every(start, stride)].flatten(0, -2)
+        rows = value[source.every(start, stride)].flatten(0, -2)
     else:
         return
     if tap not in moments:
@@ -257,7 +248,7 @@ def _gradients(subject: Subject, data: Any) -> dict[Tap, Tensor]:
         for weight in frozen:
             weight.requires_grad_(True)
         for arguments, labels in source.batches(data, subject.net, size=BATCH):
-            chosen = _every(start, stride)
+            chosen = source.every(start, stride)
             start, some = start + len(labels), labels[chosen]
             if not len(some):
                 continue

@@ -40,6 +40,15 @@ def count(data: Any) -> int | None:
         return None
 
 
+def every(start: int, stride: int) -> slice:
+    """Where a batch that begins at sample `start` has multiples of `stride`: the same samples however data is cut.
+
+    >>> every(7, 5), every(10, 5)
+    (slice(3, None, 5), slice(0, None, 5))
+    """
+    return slice(-start % stride, None, stride)
+
+
 def _pairs(data: Any, size: int, dtype: torch.dtype) -> Iterator[tuple[Any, Any]]:
     if isinstance(data, Split):
         yield from ((batch.images, batch.labels) for batch in data.batches(size, dtype=dtype))

@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from sklearn.preprocessing import StandardScaler
 
 from thermocline import detect
+from thermocline.moments import Moments
 
 
 def features(gen: torch.Generator, n: int, d: int = 30, scale: float = 1.0) -> torch.Tensor:
@@ -42,6 +43,33 @@ def test_neco_prefers_what_it_was_fitted_on(gen: torch.Generator) -> None:
     none = torch.zeros(500, 2)
     detector = detect.NECO(dim=0.9).fit(train, none, none[:, 0].long())
     assert detect.auroc(detector.score(inside, none[:200]), detector.score(outside, none[:200])) > 0.9
+
+
+@pytest.mark.parametrize("dim", [0.9, 3, 29])
+def test_neco_of_a_stream_is_that_of_its_features(gen: torch.Generator, dim: float) -> None:
+    train, test = features(gen, 500).double(), features(gen, 77).double()
+    none, moments, before = torch.zeros(500, 2), Moments(30), test.clone()
+    for batch in train.split(64):
+        moments.update(batch)
+    whole = detect.NECO(dim=dim).fit(train, none, none[:, 0].long()).score(test, none[:77])
+    detector = detect.NECO(dim=dim).fit_moments(moments)
+    moments.update(100 * train)  # what the stream brings later is not what it was fitted to
+    assert torch.allclose(whole, detector.score(test, none[:77]), rtol=1e-10)
+    assert torch.equal(test, before)
+    assert detector.score(test[:0], none[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("dim", [2, 28])
+def test_neco_by_its_definition_where_either_side_has_fewer_axes(gen: torch.Generator, dim: int) -> None:
+    """With a sample at the mean, which has no direction: 0; and one outside of the main subspace: 0."""
+    detector = detect.NECO(dim=dim).fit_moments(Moments.of(features(gen, 500)))
+    z = torch.cat([torch.randn(40, 30, generator=gen).double(), torch.zeros(1, 30).double(), detector.others.T])
+    expected = (z @ detector.axes).norm(dim=1) / z.norm(dim=1).clamp(min=1e-9)
+    scores = detector.score(z * detector.std + detector.mean, torch.zeros(len(z), 1))
+    assert detector.axes.shape == (30, dim)
+    assert torch.allclose(scores[:40], expected[:40], rtol=1e-12)
+    assert scores[40] == 0
+    assert scores[41:].max() < 1e-6
 
 
 @pytest.mark.parametrize("dim", [0, 0.0, 1.5, -2])

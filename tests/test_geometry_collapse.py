@@ -79,6 +79,20 @@ def test_neural_collapse_streams(seed: int, cuts: list[int]) -> None:
     assert np.allclose(whole, streamed, rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_long_matrix_agrees_with_its_moments_and_is_left_as_it_was(dtype: torch.dtype) -> None:
+    """More rows than are taken at a time; NC4 against its two definitions, each by a product of its own."""
+    features, labels, weight, bias = problem(5, c=7, d=700, n=4000)
+    features = (features + 1e3).to(dtype)
+    before = features.clone()
+    found = geometry.neural_collapse(features, labels.to(torch.int16), weight, bias)
+    moments = ClassMoments.of(features, labels, classes=7)
+    nearest = torch.cdist(features.double(), moments.means, compute_mode="donot_use_mm_for_euclid_dist").argmin(1)
+    nc4 = ((features.double() @ weight.T + bias).argmax(1) != nearest).double().mean()
+    assert np.allclose(found, geometry.collapse_from_moments(moments, weight, nc4=nc4), rtol=1e-9)
+    assert torch.equal(features, before)
+
+
 @given(st.integers(0, 99), st.floats(1e-2, 1e2))
 def test_neural_collapse_does_not_see_rotation_scale_offset_or_names(seed: int, scale: float) -> None:
     """The head turns with the features; a common offset moves nothing but the logits, so nc4 is left out."""

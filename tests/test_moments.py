@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thermocline.moments import ClassMoments, Moments
+from thermocline.moments import NARROW, STRIP, ClassMoments, Moments, class_means, grouped
 
 
 def sample(seed: int, n: int = 41, d: int = 6) -> torch.Tensor:
@@ -146,10 +146,95 @@ def test_class_means_and_absent_classes() -> None:
     assert m.within.item() == 2
 
 
+@given(st.integers(0, 99), st.lists(st.integers(0, 41), max_size=5))
+def test_layers_may_share_one_grouping_of_a_batch(seed: int, cuts: list[int]) -> None:
+    """Two layers of unlike width; the groups of a batch may lack the last classes, or every class of an empty one."""
+    gen = torch.Generator().manual_seed(seed)
+    x, y = sample(seed), torch.randint(5, (41,), generator=gen)
+    shared, apart = ([ClassMoments(width, 5) for width in (6, 2)] for _ in range(2))
+    for a, b in zip(torch.tensor_split(x, sorted(cuts)), torch.tensor_split(y, sorted(cuts))):
+        groups = grouped(b)
+        assert groups.classes == (int(b.max()) + 1 if len(b) else 0)
+        for one, other, width in zip(shared, apart, (6, 2)):
+            one.update(a[:, :width], groups)
+            other.update(a[:, :width], b)
+    for one, other in zip(shared, apart):
+        assert one.count == other.count == 41
+        for name in ("counts", "means", "within"):
+            assert torch.equal(getattr(one, name), getattr(other, name))
+
+
+def test_room_for_classes_can_be_made_on_the_way(gen: torch.Generator) -> None:
+    x, y = torch.randn(60, 4, generator=gen), torch.arange(60) // 10
+    m = ClassMoments(4, 1)
+    for a, b in zip(x.split(7), y.split(7)):
+        m.widen(grouped(b).classes)
+        m.update(a, b)
+        m.widen(1)
+    assert_same(m, ClassMoments.of(x, y, classes=6))
+    with pytest.raises(ValueError, match="7 classes, and room for 6: widen first"):
+        m.update(x[:1], grouped(torch.tensor([6])))
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest):
+    """One thread of torch's, or two: the Gram of a CPU is computed in another way."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(("n", "d"), [(50, 7), (200, 2 * STRIP + 3), (40, NARROW + 30), (1100, 2048)])
+def test_wide_and_long_matrices_agree_with_numpy(gen: torch.Generator, n: int, d: int) -> None:
+    """Wider than a strip of the Gram, and more rows than are taken at a time."""
+    x, y = torch.randn(n, d, generator=gen) + 5, torch.randint(4, (n,), generator=gen)
+    labelled, plain = ClassMoments.of(x, y, classes=4), Moments.of(x)
+    covariance = np.cov(x.double().numpy(), rowvar=False, ddof=0)
+    for moments in (plain, labelled.all):
+        assert np.allclose(moments.covariance(ddof=0), covariance, rtol=1e-10, atol=1e-12)
+    assert np.allclose(labelled.within, within_by_definition(x, y), rtol=1e-10, atol=1e-10 * n)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(
+    "view", [lambda x: x, lambda x: x.T.contiguous().T, lambda x: x[::2, 1:5], lambda x: x[:, :1].expand(-1, 3)]
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_features_are_read_in_any_layout_and_left_as_they_were(gen: torch.Generator, view, dtype: torch.dtype) -> None:
+    x = view(torch.randn(30, 6, generator=gen).to(dtype))
+    y, before = torch.arange(len(x)) % 3, x.clone()
+    m, stream = ClassMoments.of(x, y, classes=3), ClassMoments(x.shape[1], 3)
+    stream.update(x, y)
+    plain = Moments.of(x)
+    plain.update(x)
+    assert torch.equal(x, before)
+    assert_same(m, stream)
+    assert np.allclose(m.within, within_by_definition(x, y), atol=1e-10)
+    assert np.allclose(plain.covariance(ddof=0), np.cov(x.double().numpy(), rowvar=False, ddof=0), atol=1e-10)
+
+
+def test_class_means_by_definition(gen: torch.Generator) -> None:
+    x, y = torch.randn(2500, 2048, generator=gen) + 100, torch.randint(6, (2500,), generator=gen) ** 2 % 7
+    counts, means = class_means(x, y, classes=8)
+    assert counts.tolist() == torch.bincount(y, minlength=8).tolist()
+    for c in range(8):
+        expected = x[y == c].double().mean(0) if (y == c).any() else torch.zeros(2048, dtype=torch.float64)
+        assert torch.allclose(means[c], expected, rtol=1e-13)
+
+
+def test_every_sample_needs_a_label() -> None:
+    with pytest.raises(ValueError, match="3 samples and 2 labels"):
+        ClassMoments(2, 2).update(torch.ones(3, 2), grouped(torch.tensor([0, 1])))
+
+
 def test_an_empty_batch_changes_nothing() -> None:
     m = ClassMoments.of(torch.ones(3, 2), torch.tensor([0, 1, 1]), classes=2)
     m.update(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64))
     assert_same(m, ClassMoments.of(torch.ones(3, 2), torch.tensor([0, 1, 1]), classes=2))
+    assert Moments.of(torch.zeros(0, 2)).count == ClassMoments.of(torch.zeros(0, 2), y := torch.arange(0), classes=2).count == 0
+    assert class_means(torch.zeros(0, 2), y, classes=2)[0].tolist() == [0, 0]
 
 
 def test_a_stream_with_gradients_leaves_no_graph() -> None:
@@ -171,6 +256,10 @@ def test_nan_reaches_every_reader() -> None:
 def test_labels_out_of_range_are_refused(label: int) -> None:
     with pytest.raises(ValueError, match=r"0\.\.2"):
         ClassMoments.of(torch.ones(2, 4), torch.tensor([0, label]), classes=3)
+    with pytest.raises(ValueError, match=r"0\.\.2"):
+        ClassMoments(4, 3).update(torch.ones(2, 4), torch.tensor([0, label]))
+    with pytest.raises(ValueError, match=r"0\.\., got -1\.\.0"):
+        grouped(torch.tensor([0, -1]))
 
 
 def test_a_covariance_needs_samples() -> None:

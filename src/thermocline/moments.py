@@ -5,14 +5,92 @@ NaN or infinity in the input propagates to every reader; a caller that wants an 
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-BATCH = 1024  # rows of a matrix taken in at a time: its float64 copy stays small, and on a CPU in cache
 STRIP = 256  # columns of a Gram computed at a time on a CPU, where its other half is mirrored and not computed
+NARROW = 1024  # columns up to which numpy takes less time, and no more memory, for half a Gram than strips do
+
+
+class Groups(NamedTuple):
+    """The samples of a batch by class. `grouped` makes it once a batch, for the moments of any number of layers."""
+
+    labels: Int[Tensor, "b"]
+    order: Int[Tensor, "b"]
+    starts: Int[Tensor, "classes"]
+    counts: Float[Tensor, "classes"]
+
+    @property
+    def classes(self) -> int:
+        """One more than the largest label."""
+        return len(self.counts)
+
+    def means(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "classes d"]:
+        """The mean of every class, 0 without a sample; a bag is summed in one order on every device, unlike an index_add."""
+        return torch.nn.functional.embedding_bag(self.order, x, self.starts, mode="mean")
+
+
+def grouped(labels: Int[Tensor, "b"], *, classes: int | None = None) -> Groups:
+    """Sort a batch by class, of at most `classes`; the only step of `ClassMoments.update` that waits for the device.
+
+    >>> grouped(torch.tensor([2, 0, 2])).counts
+    tensor([1., 0., 2.], dtype=torch.float64)
+    """
+    labels = labels.detach().long()
+    ordered, order = labels.sort(stable=True)
+    low, high = ordered[[0, -1]].tolist() if len(labels) else (0, -1)
+    if low < 0 or (classes is not None and high >= classes):
+        raise ValueError(f"labels must lie in 0..{'' if classes is None else classes - 1}, got {low}..{high}")
+    edges = torch.searchsorted(ordered, torch.arange(high + 2, device=labels.device))
+    return Groups(labels, order, edges[:-1], edges.diff().double())
+
+
+def class_means(
+    x: Float[Tensor, "n d"], labels: Int[Tensor, "n"], *, classes: int
+) -> tuple[Float[Tensor, "classes"], Float[Tensor, "classes d"]]:
+    """The count and mean of every class of a matrix, in float64; a class without a sample has mean 0.
+
+    >>> class_means(torch.tensor([[0.0], [2.0], [10.0]]), torch.tensor([0, 0, 2]), classes=3)[1].flatten()
+    tensor([ 1.,  0., 10.], dtype=torch.float64)
+    """
+    counts = torch.zeros(classes, dtype=torch.float64, device=x.device)
+    means = torch.zeros(classes, x.shape[1], dtype=torch.float64, device=x.device)
+    for wide, names in slices(x, labels):
+        groups = grouped(names, classes=classes)
+        _join(counts, means, groups.counts, groups.means(wide))
+    return counts, means
+
+
+def slices(x: Float[Tensor, "n d"], *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Some rows of a matrix at a time, in float64 and free to be overwritten, with the same rows of `others`.
+
+    All are copied to one buffer, good until the next: new memory for each would cost more than the copying.
+
+    >>> [len(wide) for (wide,) in slices(torch.ones(2500, 2048))]
+    [1024, 1024, 452]
+    """
+    for other in others:
+        _require_equal(len(x), len(other))
+    rows = max(2 ** (21 if x.device.type == "cpu" else 24) // max(x.shape[1], 1), 1024)
+    buffer = torch.empty(min(rows, len(x)), x.shape[1], dtype=torch.float64, device=x.device)
+    for part, *rest in zip(*(tensor.detach().split(rows) for tensor in (x, *others))):
+        yield buffer[: len(part)].copy_(part), *rest
+
+
+def subtract(rows: Float[Tensor, "b d"], table: Float[Tensor, "c d"], labels: Int[Tensor, "b"]) -> None:
+    """rows -= table[labels]; on a CPU a few rows at a time, so that what is taken from the table stays in cache.
+
+    >>> subtract(x := torch.tensor([[5.0], [7.0]]), torch.tensor([[1.0], [2.0]]), torch.tensor([1, 0])); x.flatten()
+    tensor([3., 6.])
+    """
+    step = max(2**17 // max(rows.shape[1], 1), 16) if rows.device.type == "cpu" else max(len(rows), 1)
+    for some, names in zip(rows.split(step), labels.split(step)):
+        some -= table.index_select(0, names)
 
 
 class Moments:
@@ -38,23 +116,25 @@ class Moments:
     def of(cls, x: Float[Tensor, "n d"]) -> Moments:
         """The moments of a matrix with samples in rows."""
         moments = cls(x.shape[1], device=x.device)
-        for batch in x.split(BATCH):
-            moments.update(batch)
+        for (wide,) in slices(x):
+            moments._take(wide)
         return moments
 
     def update(self, x: Float[Tensor, "b d"]) -> None:
         """Take in a batch."""
+        self._take(x.detach().to(torch.float64, copy=True))
+
+    def _take(self, x: Tensor) -> None:
+        """Take in a batch in float64, and overwrite it."""
         if len(x) == 0:
             return
-        wide = x.detach().double()
-        mean = wide.mean(0)
-        shift = mean - self.mean
+        mean = x.mean(0)
         total = self.count + len(x)
         # With y_i = x_i - mean + sqrt(count / total) shift, sum_i y_i y_i^T is the batch's own scatter plus the
         # pairwise correction (count b / total) shift shift^T, since sum_i (x_i - mean) = 0: one product for both.
-        moved = wide - (mean - shift * (self.count / total) ** 0.5)
-        _add_gram(self.scatter, moved)
-        self.mean += shift * (len(x) / total)
+        x -= torch.lerp(mean, self.mean, (self.count / total) ** 0.5)
+        _add_gram(self.scatter, x)
+        self.mean.lerp_(mean, len(x) / total)
         self.count = total
 
     def merge(self, other: Moments) -> None:
@@ -104,21 +184,38 @@ class ClassMoments:
     def of(cls, x: Float[Tensor, "n d"], labels: Int[Tensor, "n"], *, classes: int) -> ClassMoments:
         """The class moments of a matrix with samples in rows."""
         moments = cls(x.shape[1], classes, device=x.device)
-        for batch, names in zip(x.split(BATCH), labels.split(BATCH)):
-            moments.update(batch, names)
+        for wide, names in slices(x, labels):
+            moments._take(wide, grouped(names, classes=classes))
         return moments
 
-    def update(self, x: Float[Tensor, "b d"], labels: Int[Tensor, "b"]) -> None:
-        """Take in a labelled batch: one (b, d) product, whatever the number of classes."""
+    def update(self, x: Float[Tensor, "b d"], labels: Int[Tensor, "b"] | Groups) -> None:
+        """Take in a labelled batch: one (b, d) product, whatever the number of classes.
+
+        Where several moments see the same labels, `grouped` sorts them once for all.
+        """
+        groups = labels if isinstance(labels, Groups) else grouped(labels, classes=len(self.counts))
+        if groups.classes > len(self.counts):
+            raise ValueError(f"there are {groups.classes} classes, and room for {len(self.counts)}: widen first")
+        _require_equal(len(x), len(groups.labels))
+        self._take(x.detach().to(torch.float64, copy=True), groups)
+
+    def _take(self, x: Tensor, groups: Groups) -> None:
+        """Take in a batch in float64, and overwrite it."""
         if len(x) == 0:
             return
-        wide, labels = x.detach().double(), labels.long()
-        counts, means = self._summary(wide, labels)
-        # The identity of `Moments.update`, class by class.
-        kept = (self.counts / (self.counts + counts).clamp(min=1)).sqrt()
-        moved = wide - (means - (means - self.means) * kept[:, None])[labels]
-        _add_gram(self.within, moved)
-        self._join(len(x), counts, means)
+        means, counts = groups.means(x), self.counts[: groups.classes]
+        # The identity of `Moments._take`, class by class.
+        kept = (counts / (counts + groups.counts).clamp(min=1)).sqrt()
+        subtract(x, torch.lerp(means, self.means[: groups.classes], kept[:, None]), groups.labels)
+        _add_gram(self.within, x)
+        _join(self.counts, self.means, groups.counts, means)
+        self.count += len(x)
+
+    def widen(self, classes: int) -> None:
+        """Make room for classes that have not been seen; where there is room already, nothing changes."""
+        if (more := classes - len(self.counts)) > 0:
+            self.counts = torch.nn.functional.pad(self.counts, (0, more))
+            self.means = torch.nn.functional.pad(self.means, (0, 0, 0, more))
 
     def merge(self, other: ClassMoments) -> None:
         """Take in everything another state has seen."""
@@ -128,7 +225,8 @@ class ClassMoments:
         shift = (means - self.means) * weight.sqrt()[:, None]
         self.within += other.within.to(device)
         self.within.addmm_(shift.T, shift)
-        self._join(other.count, counts, means)
+        _join(self.counts, self.means, counts, means)
+        self.count += other.count
 
     @property
     def all(self) -> Moments:
@@ -139,8 +237,7 @@ class ClassMoments:
         every = Moments(self.means.shape[1], device=self.counts.device)
         every.count = self.count
         every.mean, spread = self._spread(self.counts / max(self.count, 1))
-        every.scatter += self.within
-        every.scatter.addmm_(spread.T, spread, alpha=self.count)
+        every.scatter = torch.addmm(self.within, spread.T, spread, alpha=self.count)
         return every
 
     def within_covariance(self, *, ddof: int) -> Float[Tensor, "d d"]:
@@ -179,32 +276,33 @@ class ClassMoments:
         centre = weights @ self.means
         return centre, (self.means - centre) * weights.sqrt()[:, None]
 
-    def _join(self, count: int, counts: Tensor, means: Tensor) -> None:
-        self.count += count
-        self.counts += counts
-        self.means += (means - self.means) * (counts / self.counts.clamp(min=1))[:, None]
 
-    def _summary(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Count and mean of every class in a batch; a bag is summed in one order on every device, unlike an index_add."""
-        ordered, order = labels.sort(stable=True)
-        low, high = ordered[[0, -1]].tolist()
-        if low < 0 or high >= len(self.counts):
-            raise ValueError(f"labels must lie in 0..{len(self.counts) - 1}, got {low}..{high}")
-        edges = torch.searchsorted(ordered, torch.arange(len(self.counts) + 1, device=labels.device))
-        return edges.diff().double(), torch.nn.functional.embedding_bag(order, x, edges[:-1], mode="mean")
+def _join(counts: Tensor, means: Tensor, more: Tensor, other: Tensor) -> None:
+    """Take the counts and means of the first classes into those of all."""
+    counts, means = counts[: len(more)], means[: len(more)]
+    counts += more
+    means.lerp_(other, (more / counts.clamp(min=1))[:, None])
 
 
 def _add_gram(total: Tensor, rows: Tensor) -> None:
-    """total += rows^T rows. A CPU computes the upper half in strips and mirrors it; a GPU is faster with one product."""
+    """total += rows^T rows. A CPU computes half of it and mirrors that; a GPU is faster with one product."""
     width = len(total)
-    if total.is_cuda or width <= STRIP:
+    if total.device.type != "cpu":
         total.addmm_(rows.T, rows)
-        return
-    for start in range(0, width, STRIP):
-        stop = min(start + STRIP, width)
-        strip = rows[:, start:stop].T @ rows[:, start:]
-        total[start:stop, start:] += strip
-        total[stop:, start:stop] += strip[:, stop - start :].T
+    elif width <= NARROW and torch.get_num_threads() == 1:
+        # A matrix times itself is a SYRK to numpy. It has threads of its own, and two pools of them slow each other down.
+        total += torch.from_numpy(np.dot(rows.T.numpy(), rows.numpy()))
+    else:
+        for start in range(0, width, STRIP):
+            stop = min(start + STRIP, width)
+            strip = rows[:, start:stop].T @ rows[:, start:]
+            total[start:stop, start:] += strip
+            total[stop:, start:stop] += strip[:, stop - start :].T
+
+
+def _require_equal(samples: int, labels: int) -> None:
+    if samples != labels:
+        raise ValueError(f"every sample needs a label: there are {samples} samples and {labels} labels")
 
 
 def _freedom(count: int, lost: int) -> int:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from thermocline.moments import BATCH, ClassMoments
+from thermocline.moments import ClassMoments, class_means, slices, subtract
 
 
 class NeuralCollapse(NamedTuple):
@@ -49,13 +49,25 @@ def neural_collapse(
     >>> [round(abs(float(v)), 6) for v in neural_collapse(5 * simplex.repeat(4, 1), torch.arange(12) % 3, simplex)]
     [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
-    moments = ClassMoments.of(features, labels, classes=len(head_weight))
-    weight, bias = head_weight.detach().double(), 0.0 if head_bias is None else head_bias.detach().double()
-    disagree = torch.zeros((), dtype=torch.float64, device=features.device)
-    for batch in features.detach().split(BATCH):
-        logits = batch.double() @ weight.T + bias
-        disagree += (logits.argmax(1) != nearest_class_mean(batch, moments.means)).sum()
-    return collapse_from_moments(moments, head_weight, nc4=disagree / len(features), rtol=rtol)
+    counts, means = class_means(features, labels, classes=len(head_weight))
+    _require_classes(counts, means, head_weight)
+    between = _Between.of(means)
+    weight, bias = head_weight.detach().double(), 0.0 if head_bias is None else head_bias.detach().double()[:, None]
+    # With x = mean_y + e, w.x = w.e + w.mean_y, and x is closest to the mean of largest m.e + m.m_y - ||m||^2 / 2; e is
+    # all that moves within a class, so one product of e with the head and the axes of the means gives NC1 and NC4.
+    # Samples are its columns, which is the faster way round on a CPU.
+    rows, logits, closeness = torch.cat([between.axes, weight]), weight @ means.T + bias, between.closeness()
+    spread, trace, differ = torch.zeros_like(between.sigma), means.new_zeros(()), means.new_zeros(())
+    for moved, names in slices(features, labels.long()):
+        subtract(moved, means, names)
+        along, scores = (rows @ moved.T).split([len(spread), len(weight)])
+        scores += logits.index_select(1, names)
+        nearest = torch.addmm(closeness.index_select(1, names), between.coordinates, along).argmax(0)
+        differ += (scores.argmax(0) != nearest).sum()
+        spread += along.square_().sum(1)
+        trace += moved.square_().sum()
+    n = len(features)
+    return _assemble(between, weight, spread=spread / n, trace=trace / n, nc4=differ / n, rtol=rtol)
 
 
 def collapse_from_moments(
@@ -69,20 +81,10 @@ def collapse_from_moments(
     >>> collapse_from_moments(moments, torch.tensor([[-1.0], [1.0]]), nc4=torch.tensor(0.0)).nc1_trace  # 1 / 2^2
     tensor(0.2500, dtype=torch.float64)
     """
-    _require_classes(moments, head_weight)
-    centred = _centred_means(moments.means)
-    weight = head_weight.detach().double()
-    within = moments.within_covariance(ddof=0)
-    return NeuralCollapse(
-        nc1=_within_over_between(within, centred, rtol),
-        nc1_trace=within.trace() / centred.square().sum(1).mean(),
-        nc2_equinorm=_equinorm(centred),
-        nc2_equiangular=_equiangular(centred),
-        nc2_equinorm_weights=_equinorm(weight),
-        nc2_equiangular_weights=_equiangular(weight),
-        nc3=(weight / weight.norm() - centred / centred.norm()).square().sum(),
-        nc4=nc4.double(),
-    )
+    _require_classes(moments.counts, moments.means, head_weight)
+    between, within = _Between.of(moments.means), moments.within_covariance(ddof=0)
+    spread = ((between.axes @ within) * between.axes).sum(1)
+    return _assemble(between, head_weight.detach().double(), spread=spread, trace=within.trace(), nc4=nc4.double(), rtol=rtol)
 
 
 def nearest_class_mean(features: Float[Tensor, "n d"], class_means: Float[Tensor, "c d"]) -> Int[Tensor, "n"]:
@@ -127,14 +129,48 @@ def orthodev(
     return ((means @ other).abs() / (means.norm(dim=1) * other.norm())).mean()
 
 
-def _require_classes(moments: ClassMoments, head_weight: Tensor) -> None:
+class _Between(NamedTuple):
+    """The centred class means M (rows m_c) and their M = P S Q^T, so that Sigma_B = Q (S^2 / c) Q^T."""
+
+    centred: Tensor
+    coordinates: Tensor
+    sigma: Tensor
+    axes: Tensor
+
+    @classmethod
+    def of(cls, means: Tensor) -> _Between:
+        left, sigma, axes = torch.linalg.svd(centred := _centred_means(means), full_matrices=False)
+        return cls(centred, left * sigma, sigma, axes)
+
+    def closeness(self) -> Tensor:
+        """m_c . m_y - ||m_c||^2 / 2 in column y, which is largest for the c whose mean is closest to mean_y."""
+        products = self.centred @ self.centred.T
+        return products - products.diagonal()[:, None] / 2
+
+
+def _require_classes(counts: Tensor, means: Tensor, head_weight: Tensor) -> None:
     if len(head_weight) < 2:
         raise ValueError(f"neural collapse compares classes: the head needs two rows or more, got {len(head_weight)}")
-    if head_weight.shape != moments.means.shape:
-        raise ValueError(f"the head is {tuple(head_weight.shape)} but the class means are {tuple(moments.means.shape)}")
-    missing = (moments.counts == 0).nonzero().flatten().tolist()
+    if head_weight.shape != means.shape:
+        raise ValueError(f"the head is {tuple(head_weight.shape)} but the class means are {tuple(means.shape)}")
+    missing = (counts == 0).nonzero().flatten().tolist()
     if missing:
         raise ValueError(f"neural collapse needs samples of every class; {len(missing)} have none, the first is {missing[0]}")
+
+
+def _assemble(between: _Between, weight: Tensor, *, spread: Tensor, trace: Tensor, nc4: Tensor, rtol: float) -> NeuralCollapse:
+    """From the variance within classes along each axis of the means (`spread`), and along all axes (`trace`)."""
+    centred = between.centred
+    return NeuralCollapse(
+        nc1=_within_over_between(spread, trace, between.sigma.square(), rtol),
+        nc1_trace=trace / centred.square().sum(1).mean(),
+        nc2_equinorm=_equinorm(centred),
+        nc2_equiangular=_equiangular(centred),
+        nc2_equinorm_weights=_equinorm(weight),
+        nc2_equiangular_weights=_equiangular(weight),
+        nc3=(weight / weight.norm() - centred / centred.norm()).square().sum(),
+        nc4=nc4,
+    )
 
 
 def _centred_means(means: Tensor) -> Tensor:
@@ -144,14 +180,11 @@ def _centred_means(means: Tensor) -> Tensor:
     return torch.where(centred.norm(dim=1).max() > rounding, centred, 0.0)
 
 
-def _within_over_between(within: Tensor, centred: Tensor, rtol: float) -> Tensor:
-    # With M = P S Q^T (rows m_c), Sigma_B = Q (S^2 / c) Q^T: Tr(Sigma_W pinv(Sigma_B)) / c = sum_i q_i^T Sigma_W q_i / S_i^2.
-    _, sigma, axes = torch.linalg.svd(centred, full_matrices=False)
-    between = sigma.square()
-    spread = ((axes @ within) * axes).sum(1)
+def _within_over_between(spread: Tensor, trace: Tensor, between: Tensor, rtol: float) -> Tensor:
+    # Tr(Sigma_W pinv(Sigma_B)) / c = sum_i q_i^T Sigma_W q_i / S_i^2, by the decomposition in `_Between`.
     kept = between > rtol * between[0]
     ratio = (spread / between.where(kept, 1.0)).where(kept, 0.0).sum()
-    return torch.where(between[0] > 0, ratio, within.trace() / between[0])
+    return torch.where(between[0] > 0, ratio, trace / between[0])
 
 
 def _equinorm(vectors: Tensor) -> Tensor:

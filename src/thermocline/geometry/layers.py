@@ -29,8 +29,8 @@ def alignment(
 
         C = |V_W[:, :top]^T U_A[:, :top]|,  W = U_W S V_W^T,  A = U_A S V_A^T   [masarczyk2025softmax, Fig. 3]
 
-    A holds layer inputs in columns: with samples in rows, as here, U_A are the right singular vectors, taken from the
-    float64 Gram (`centered=True`: from the scatter). A convolution has W flattened to (out, in*k*k) and the moments of
+    A holds layer inputs in columns: with samples in rows, as here, U_A are the right singular vectors, taken, as V_W, from
+    a float64 Gram (`centered=True`: from the scatter). A convolution has W flattened to (out, in*k*k) and the moments of
     its `unfold_patches`. A direction without energy is arbitrary, and its row or column of C is 0.
 
     >>> weight, inputs = torch.diag(torch.tensor([3.0, 2.0, 1.0]))[:2], torch.diag(torch.tensor([1.0, 2.0, 3.0]))
@@ -42,14 +42,28 @@ def alignment(
     moments = activations if isinstance(activations, Moments) else Moments.of(activations)
     if flat.shape[1] != len(moments.mean):
         raise ValueError(f"the weight reads {flat.shape[1]} inputs but the activations have {len(moments.mean)} features")
-    _, gain, reads = torch.linalg.svd(flat.double(), full_matrices=False)
-    energy, axes = torch.linalg.eigh(moments.scatter if centered else moments.second_moment())
-    energy, axes = energy.flip(0), axes.flip(1)
-    reads = reads[:top] * (gain[:top] > torch.finfo(weight.dtype).eps * gain[0])[:, None]
-    axes = axes[:, :top] * (energy[:top] > GRAM_REACH**2 * energy[0])
-    cosines = (reads @ axes).abs()
-    null = random_alignment(flat.shape[1], int(reads.any(1).sum() * axes.any(0).sum()))
+    reads = _weight_axes(flat.double(), top)
+    axes = _main_axes(moments.scatter if centered else moments.second_moment(), top)
+    cosines = (reads.T @ axes).abs()
+    null = random_alignment(flat.shape[1], int(reads.any(0).sum() * axes.any(0).sum()))
     return Alignment(cosines.max(), cosines[0, 0], cosines, cosines.new_tensor(null))
+
+
+def _main_axes(gram: Tensor, top: int) -> Tensor:
+    """The leading eigenvectors of a Gram matrix in columns; one without energy is zero."""
+    energy, axes = torch.linalg.eigh(gram)
+    energy, axes = energy[-top:].flip(0), axes[:, -top:].flip(1)
+    return axes * (energy > GRAM_REACH**2 * energy[0])
+
+
+def _weight_axes(weight: Tensor, top: int) -> Tensor:
+    """The leading right singular vectors of a weight in columns, from the Gram of its shorter side."""
+    if len(weight) > weight.shape[1]:
+        return _main_axes(weight.T @ weight, top)
+    # W = U S V^T: W^T U = V S, and what had no energy stays zero.
+    return torch.nn.functional.normalize(
+        weight.T @ _main_axes(weight @ weight.T, top), dim=0, eps=torch.finfo(weight.dtype).tiny
+    )
 
 
 def random_alignment(dimension: int, cosines: int) -> float:

@@ -180,8 +180,9 @@ def test_taps_do_not_influence_each_other(gen: torch.Generator) -> None:
     for tap, fit in together.items():
         validation = cut(({tap: held[0][tap]}, held[1]), 9)
         alone = probes.fit_probes(cut(({tap: taps[tap]}, y), 20), classes=5, passes=3, batch=16, validation=validation, **grid)
-        assert torch.equal(alone[tap].probe.weight, fit.probe.weight)
-        assert torch.equal(alone[tap].probe.bias, fit.probe.bias)
+        # To rounding: how a matrix product is cut depends on where in memory its operands lie.
+        assert torch.allclose(alone[tap].probe.weight, fit.probe.weight, rtol=1e-5, atol=1e-6)
+        assert torch.allclose(alone[tap].probe.bias, fit.probe.bias, rtol=1e-5, atol=1e-6)
         assert alone[tap][1:] == fit[1:]
 
 

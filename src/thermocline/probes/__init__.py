@@ -1,0 +1,151 @@
+"""Linear read-outs of frozen features, and what their accuracies by layer say about depth."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from thermocline.moments import ClassMoments
+from thermocline.probes.bank import Settings
+from thermocline.probes.learner import Learner
+
+K = TypeVar("K", bound=Hashable)
+Stream = Iterable[tuple[Mapping[K, Float[Tensor, "b d"]], Int[Tensor, "b"]]]  # features by tap, and labels, in batches
+
+
+class Probe(NamedTuple):
+    """An affine read-out: class scores are x W^T + b."""
+
+    weight: Float[Tensor, "c d"]
+    bias: Float[Tensor, "c"]
+
+    def predict(self, x: Float[Tensor, "n d"]) -> Int[Tensor, "n"]:
+        """The class of the largest score."""
+        return torch.addmm(self.bias, x.to(self.weight.dtype), self.weight.T).argmax(1)
+
+
+def ridge_probe(moments: ClassMoments, *, alpha: float) -> Probe:
+    """The linear probe that best fits one-hot labels under an L2 penalty, in closed form from class moments.
+
+        W = (S + alpha I)^-1 X^T Y,   S = X^T X   (X, Y centred; Y one-hot)   [hoerl1970ridge, Eq. 2.1]
+
+    The penalty is on the sum of squared errors, as in scikit-learn's Ridge; the intercept is not penalised.
+    """
+    every = moments.all
+    cross = moments.counts[:, None] * (moments.means - every.mean)
+    regular = every.scatter + alpha * torch.eye(len(every.mean), dtype=torch.float64, device=every.mean.device)
+    weight = torch.cholesky_solve(cross.T, torch.linalg.cholesky(regular)).T
+    return Probe(weight, moments.counts / every.count - weight @ every.mean)
+
+
+class Fit(NamedTuple):
+    """A trained probe, the grid point it was trained at, and its accuracy on the validation split, if there was one."""
+
+    probe: Probe
+    lr: float
+    weight_decay: float
+    validation_accuracy: float | None
+
+
+def fit_probes(
+    epochs: Callable[[], Stream[K]],
+    *,
+    classes: int,
+    passes: int = 30,
+    batch: int = 512,
+    lr: Sequence[float] = (1e-3,),
+    weight_decay: Sequence[float] = (0.0,),
+    validation: Callable[[], Stream[K]] | None = None,
+    label_smoothing: float = 0.0,
+) -> dict[K, Fit]:
+    """Softmax regressions on all taps at once: one pass over the frozen net serves every tap and every grid point.
+
+        p = softmax(W x + b),   loss = -sum_k q_k log p_k                     [alain2017probes]
+        q = (1 - s) onehot(label) + s / c,   s = label_smoothing              [szegedy2016rethinking, Sec. 7]
+
+    Adam [kingma2015adam, Alg. 1] for a fixed number of passes; the defaults are those of [masarczyk2023tunnel], and
+    smoothing of 0.1 is that of [harun2024variables]. Weight decay is decoupled, W <- (1 - lr * weight_decay) W at
+    each step [loshchilov2019decoupled, Alg. 2], and spares the intercept, as `ridge_probe` does.
+
+    Each call of `epochs` gives one pass: features by tap, used as they are, and labels. Rows are taken in the order
+    given (shuffle there) and re-cut to `batch` rows, so the sizes they come in do not matter; the last batch of a
+    pass may be short. The loss is convex, so W and b start at zero and nothing is random. Float32, or float64
+    where a tap's features are. Of several (lr, weight_decay) each tap takes the most accurate on `validation`, the
+    first among equals. Memory is O(grid * c * d) a tap: no features are kept beyond a batch.
+
+    >>> x, labels = torch.tensor([[-1.0], [1.0], [2.0]]), torch.tensor([0, 1, 1])
+    >>> fit_probes(lambda: [({"head": x}, labels)], classes=2)["head"].probe.predict(x)
+    tensor([0, 1, 1])
+    """
+    grid = _grid(lr, weight_decay, validated=validation is not None)
+    _check_settings(classes, passes, batch, label_smoothing)
+    learner = Learner[K](Settings(classes, batch, grid, label_smoothing))
+    for index in range(passes):
+        learner.read(epochs(), where := f"pass {index + 1} of {passes}", learner.step)
+        learner.check(where)
+    if validation is None:
+        return {tap: _fit(learner, tap, 0, None) for tap in learner.widths}
+    learner.read(validation(), where := "the validation split", learner.score)
+    scores = learner.accuracy(where)
+    return {tap: _fit(learner, tap, score.index(max(score)), max(score)) for tap, score in scores.items()}
+
+
+def effective_depth(accuracy: Float[Tensor, "layers"], threshold: float = 0.99) -> Float[Tensor, ""]:
+    """The share of layers after which a probe is as good as at the last layer.
+
+        kappa = min{l : a_l >= threshold * a_L} / L                           [masarczyk2025softmax, Sec. 2.1]
+
+    >>> effective_depth(torch.tensor([0.2, 0.995, 0.9, 1.0]))
+    tensor(0.5000)
+    """
+    good = accuracy >= threshold * accuracy[-1]
+    return (good.int().argmax() + 1) / torch.tensor(float(len(accuracy)), device=accuracy.device)
+
+
+def ood_drop(accuracy: Float[Tensor, "layers"]) -> Float[Tensor, ""]:
+    """How much of the best layer's OOD probe accuracy the last layer has lost.
+
+        rho = (max_l a_l - a_L) / max_l a_l                                   [masarczyk2025softmax, Sec. 2.1]
+
+    >>> ood_drop(torch.tensor([0.2, 0.8, 0.4]))
+    tensor(0.5000)
+    """
+    best = accuracy.max()
+    # Where no layer gets anything right there is nothing to lose: 0, not 0 / 0.
+    return (best - accuracy[-1]) / best.clamp(min=torch.finfo(best.dtype).tiny)
+
+
+def _fit(learner: Learner[K], tap: K, index: int, accuracy: float | None) -> Fit:
+    return Fit(Probe(*learner.probe(tap, index)), *learner.settings.grid[index], accuracy)
+
+
+def _grid(lr: Sequence[float], weight_decay: Sequence[float], *, validated: bool) -> list[tuple[float, float]]:
+    if not lr or not all(0 < rate < math.inf for rate in lr):
+        raise ValueError(f"lr must be learning rates above 0, got {lr}")
+    if not weight_decay or not all(0 <= decay < math.inf for decay in weight_decay):
+        raise ValueError(f"weight_decay must be numbers of at least 0, got {weight_decay}")
+    grid = list(itertools.product(map(float, lr), map(float, weight_decay)))
+    rate, decay = max(grid, key=math.prod)
+    if rate * decay >= 1:
+        raise ValueError(
+            f"weight_decay {decay} at lr {rate} leaves nothing of W at each step: lr * weight_decay must be below 1"
+        )
+    if len(grid) > 1 and not validated:
+        raise ValueError(
+            f"one of {len(grid)} (lr, weight_decay) is chosen on a validation split: pass validation=, or one of each"
+        )
+    return grid
+
+
+def _check_settings(classes: int, passes: int, batch: int, label_smoothing: float) -> None:
+    for name, value, least in (("classes", classes, 2), ("passes", passes, 1), ("batch", batch, 1)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"label_smoothing must be at least 0 and below 1, got {label_smoothing}")

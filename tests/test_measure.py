@@ -8,7 +8,7 @@ from torch import nn
 
 from thermocline import geometry, measure, nets
 from thermocline.data import Split
-from thermocline.measure import MEASURES, capture, passes
+from thermocline.measure import MEASURES, capture, subject
 from thermocline.nets import Tap
 from thermocline.record import Row
 from thermocline.spec import Failure, InputError, Net
@@ -81,7 +81,7 @@ def test_every_measure_is_finite_and_deterministic(name: str) -> None:
 @pytest.mark.parametrize("name", ["mlp", "resnet8"])
 def test_how_data_is_cut_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = rows_of(name)
-    monkeypatch.setattr(passes, "BATCH", 7)
+    monkeypatch.setattr(subject, "BATCH", 7)
     for a, b in zip(whole, rows_of(name)):
         assert a[:-1] == b[:-1]
         assert math.isclose(a.value, b.value, rel_tol=1e-4, abs_tol=1e-4), a

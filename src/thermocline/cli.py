@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from thermocline.run import Progress
 
 out, err = Console(), Console(stderr=True)
+PROBES = ", ".join(get_args(spec.Probe))
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -131,6 +132,7 @@ def scan(
     ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
     temperature: Annotated[float, typer.Option(help="Softmax temperature it was trained at.")] = 1.0,
     pattern: Annotated[str, typer.Option(help="Which layers, by their paths, e.g. 'layer*.conv*'.")] = "*",
+    probe: Annotated[list[str] | None, typer.Option(help=f"Linear probe to train: {PROBES}; may be repeated.")] = None,
     to: Annotated[Path, typer.Option("--out", help="Folder for the rows and the report.")] = Path("scan"),
     data_dir: DataDir = None,
     device: Device = "auto",
@@ -147,7 +149,8 @@ def scan(
     train, test = sets.load(data, device=place, data_dir=data_dir)
     others = {name: sets.load(name, like=train, device=place, data_dir=data_dir) for name in ood or ()}
     net = _module(make, model, weights).to(place)
-    result = scan_model(net, train, test, others, temperature=temperature, pattern=pattern, name=model, progress=True)
+    options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model}
+    result = scan_model(net, train, test, others, **options, progress=True)
     result.save(to)
     _conclude([to], to / "report.html")
 
@@ -208,19 +211,22 @@ def bench(
     threads: Annotated[int, typer.Option(help="CPU threads of each side.", min=1)] = 1,
     repeat: Annotated[int, typer.Option(help="Times each side runs; the fastest counts.", min=1)] = 3,
     scale: Annotated[float, typer.Option(help="Size of the problems; 1 is what docs/performance.md reports.")] = 1.0,
+    device: Device = "cpu",
 ) -> None:
     """Time the engine against the obvious code on this machine: seconds, peak memory, and whether the answers agree."""
     from thermocline import bench as benches
 
     heads = ("benchmark", "ours, s", "obvious, s", "faster", "ours, MB", "obvious, MB", "smaller", "answers")
-    table = Table(*heads, title=f"{threads} thread{'s' if threads > 1 else ''}, scale {scale:g}", title_justify="left")
+    table, notes = Table(*heads, title_justify="left"), []
     with err.status("timing") as status:
-        for one in benches.run(names or ["measure"], threads=threads, repeat=repeat, scale=scale):
+        for one in benches.run(names or ["measure"], threads=threads, repeat=repeat, scale=scale, device=device):
             status.update(f"done: {one.name}")
-            seconds = (f"{one.ours_seconds:.3g}", f"{one.theirs_seconds:.3g}", f"{one.ratio:.1f} x")
+            table.title = f"{one.hardware}, scale {scale:g}"
+            seconds = (f"{one.ours_seconds:.3g}", f"{one.theirs_seconds:.3g}", f"{one.ratio:.{1 if one.ratio >= 2 else 2}f} x")
             memory = (f"{one.ours_peak_mb:.0f}", f"{one.theirs_peak_mb:.0f}", f"{one.memory_ratio:.1f} x")
             table.add_row(one.name, *seconds, *memory, one.difference if one.agree else f"DIFFER: {one.difference}")
-    out.print(table)
+            notes.append(f"{one.name}: {one.note}")
+    out.print(table, *notes, sep="\n", highlight=False)
 
 
 KINDS = ("data", "nets", "measures", "settings", "experiments", "benches")

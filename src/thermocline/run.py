@@ -75,7 +75,7 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
     if not measure.select(what.measures):
         raise InputError("measures is empty: name at least one (see: thermocline list measures), or 'all'")
     if not what.probes:
-        raise InputError("probes is empty: name ridge, logistic or both")
+        raise InputError("probes is empty: name at least one, such as ridge or logistic")
     if what.train.batch == 1 and what.net.name in nets.RESNETS:
         raise InputError(f"{what.net.name} has batch normalisation, which needs a train.batch of at least 2")
     check_device(device)
@@ -310,14 +310,15 @@ def _session(device: torch.device) -> dict[str, Any]:
         "command": shlex.join(["thermocline" if program == "__main__.py" else program, *sys.argv[1:]]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "device": str(device),
-        "hardware": {"cpu": _processor(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "gpu": card},
+        "hardware": {"cpu": processor(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "gpu": card},
         "versions": {"thermocline": thermocline.__version__, "python": platform.python_version(), "torch": torch.__version__},
         "commit": _commit(),
         "source": _source(),
     }
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The CPU's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -21,7 +21,7 @@ from thermocline import measure, record, report
 from thermocline.data import Split
 from thermocline.measure import source
 from thermocline.nets import Tap
-from thermocline.spec import Data, InputError, Net, Run, Train
+from thermocline.spec import Data, InputError, Net, Probe, Run, Train
 
 WATCHED = ("accuracy", "loss", "logit_norm", "tempered_logit_norm", "solution_rank")
 
@@ -86,7 +86,7 @@ def scan(
     *,
     temperature: float = 1.0,
     measures: Iterable[str] = ("all",),
-    probes: Sequence[Literal["ridge", "logistic"]] = ("ridge",),
+    probes: Sequence[Probe] = ("ridge",),
     taps: Sequence[Tap] = (),
     pattern: str = "*",
     tokens: Literal["mean", "cls"] = "mean",

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
+Probe = Literal["ridge", "logistic", "logistic-flatten", "logistic-smooth", "logistic-grid"]
+
 
 class InputError(ValueError):
     """Something the user gave is wrong. The message is one line: what came, what was expected, what to change."""
@@ -118,7 +120,7 @@ class Run:
     train: Train = dataclasses.field(default_factory=Train)
     measures: tuple[str, ...] = setting(("all",), "what to measure (see: thermocline list measures)")
     seed: int = setting(0, "seed of initialisation, sampling and augmentation", least=0, below=2**63)
-    probes: tuple[Literal["ridge", "logistic"], ...] = setting(
+    probes: tuple[Probe, ...] = setting(
         ("ridge",), "linear probes to train on every layer; the first gives effective depth and OOD drop in reports"
     )
 

@@ -16,7 +16,8 @@ from thermocline import nets, spec
 from thermocline.measure import source
 from thermocline.measure.capture import capture, find_taps
 from thermocline.measure.catalogue import MEASURES
-from thermocline.measure.passes import Subject, evaluating, look
+from thermocline.measure.passes import look
+from thermocline.measure.subject import Subject, evaluating
 from thermocline.nets import Tap
 from thermocline.record import Row
 

@@ -10,9 +10,8 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
-from thermocline import detect, geometry, probes, softmax
-from thermocline.measure.passes import Scores, Seen
-from thermocline.moments import ClassMoments
+from thermocline import detect, geometry, probes
+from thermocline.measure.passes import Found, Seen
 from thermocline.record import RANK, Row, params
 
 SWEEP = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -24,8 +23,8 @@ def accuracy(seen: Seen) -> Iterator[Row]:
     (1/n) sum_i [argmax_k e_ik = y_i]                                         [masarczyk2025softmax, Sec. 2]
     """
     for split in _known(seen):
-        one = seen.passes[split]
-        yield Row(split, "", 0, "", "accuracy", "", float((one.logits.argmax(1) == one.labels).double().mean()))
+        one = seen.outputs[split]
+        yield Row(split, "", 0, "", "accuracy", "", float(one.correct) / one.count)
 
 
 def loss(seen: Seen) -> Iterator[Row]:
@@ -34,13 +33,12 @@ def loss(seen: Seen) -> Iterator[Row]:
     -(1/n) sum_i log softmax_T(e_i)_{y_i}                                     [masarczyk2025softmax, Sec. 2]
     """
     for split in _known(seen):
-        one = seen.passes[split]
-        value = softmax.tempered_cross_entropy(one.logits.double(), one.labels, temperature=seen.temperature)
-        yield Row(split, "", 0, "", "loss", "", float(value))
+        one = seen.outputs[split]
+        yield Row(split, "", 0, "", "loss", "", float(one.loss) / one.count)
 
 
 def _known(seen: Seen) -> list[str]:
-    return [split for split in ("train", "test") if split in seen.passes]
+    return [split for split in ("train", "test") if split in seen.outputs]
 
 
 def logit_norm(seen: Seen) -> Iterator[Row]:
@@ -48,8 +46,9 @@ def logit_norm(seen: Seen) -> Iterator[Row]:
 
     ||M||_F / sqrt(n)                                                         [masarczyk2025softmax, Fig. 2]
     """
-    logits = seen.passes["train"].logits.double()
-    yield Row("train", "", 0, "", "logit_norm", "", float(logits.norm() / len(logits) ** 0.5))
+    moments = seen.outputs["train"].moments
+    energy = moments.scatter.trace() / moments.count + moments.mean.square().sum()
+    yield Row("train", "", 0, "", "logit_norm", "", float(energy.sqrt()))
 
 
 def tempered_logit_norm(seen: Seen) -> Iterator[Row]:
@@ -121,9 +120,11 @@ def functional_rank(seen: Seen) -> Iterator[Row]:
 
     min{k : acc(rank-k truncation of M) >= 0.99 acc(M)}                       [eckart1936approximation]
     """
-    one = seen.passes["train"]
+    some = seen.outputs["train"].some
+    logits, labels = some.values
     *_, (_, row) = seen.layers()
-    yield row("functional_rank", params(keep=0.99), float(geometry.functional_rank(one.logits, one.labels, keep=0.99)))
+    value = geometry.functional_rank(logits, labels, keep=0.99)
+    yield row("functional_rank", params(keep=0.99, **some.thinned), float(value))
 
 
 def alignment(seen: Seen) -> Iterator[Row]:
@@ -132,7 +133,7 @@ def alignment(seen: Seen) -> Iterator[Row]:
     max |V_W[:, :15]^T U_A[:, :15]|,  W = U_W S V_W^T,  A = U_A S V_A^T       [masarczyk2025softmax, Fig. 3]
     """
     for tap, row in seen.layers():
-        if (inputs := seen.passes["train"].inputs.get(tap)) is None:
+        if (inputs := seen.inputs.get(tap)) is None:
             continue
         found = geometry.alignment(cast(Tensor, seen.layer(tap).weight), inputs, top=15)
         for part in ("max", "first", "null"):
@@ -155,13 +156,15 @@ def neural_collapse(seen: Seen) -> Iterator[Row]:
     NC1 = Tr(Sigma_W pinv(Sigma_B)) / c; NC2, NC3, NC4 as in geometry.neural_collapse   [papyan2020collapse]
     """
     *_, (tap, row) = seen.layers()
-    one, head = seen.passes["train"], seen.layer(tap)
-    if len(one.labels.unique()) < one.logits.shape[1]:
+    moments, some = seen.last.moments, seen.last.some
+    if not moments.counts.all():
         return  # a class without a sample has no mean to compare
-    found = geometry.neural_collapse(one.features.double(), one.labels, cast(Tensor, head.weight), cast(Tensor, head.bias))
+    nearest = geometry.nearest_class_mean(some.values[0], moments.means)
+    nc4 = (seen.outputs["train"].some.values[0].argmax(1) != nearest).double().mean()
+    found = geometry.collapse_from_moments(moments, cast(Tensor, seen.layer(tap).weight), nc4=nc4)
     for part, value in found._asdict().items():
         if value.isfinite():  # equal class means leave parts without a value
-            yield row("neural_collapse", params(part=part), float(value))
+            yield row("neural_collapse", params(part=part, **(some.thinned if part == "nc4" else {})), float(value))
 
 
 def orthodev(seen: Seen) -> Iterator[Row]:
@@ -169,11 +172,10 @@ def orthodev(seen: Seen) -> Iterator[Row]:
 
     mean_c |<mu_c, mu_OOD>| / (||mu_c|| ||mu_OOD||)                           [masarczyk2025softmax, Fig. 7]
     """
-    one = seen.passes["train"]
-    means = ClassMoments.of(one.features, one.labels, classes=one.logits.shape[1])
-    present = means.means[means.counts > 0]
+    moments = seen.last.moments
+    present = moments.means[moments.counts > 0]
     for name in seen.ood:
-        other = seen.passes[f"{name}/test"].features.double().mean(0)
+        other = seen.scores[f"{name}/test"].mean
         for centered in (False, True):
             value = float(geometry.orthodev(present, other, centered=centered))
             if math.isfinite(value):  # a mean of zero has no direction
@@ -187,9 +189,9 @@ def probe_accuracy(seen: Seen) -> Iterator[Row]:
     argmax_k (W a + b)_k;  ridge: W = (S + alpha I)^-1 X^T Y;  logistic: min -sum log softmax(W a + b)_y   [alain2017probes]
     """
     for split in ("test", *(f"{name}/test" for name in seen.ood)):
-        for readout, value in seen.passes[split].probe_accuracy.items():
-            tap = readout.tap
-            yield Row(split, tap.path, seen.taps.index(tap) + 1, tap.label, "probe_accuracy", readout.params, value)
+        for readout, value in seen.probe_accuracy[split].items():
+            place = (readout.tap.path, readout.depth, readout.tap.label)
+            yield Row(split, *place, "probe_accuracy", readout.params, value)
 
 
 def effective_depth(seen: Seen) -> Iterator[Row]:
@@ -215,8 +217,8 @@ def ood_drop(seen: Seen) -> Iterator[Row]:
 def _by_probe(seen: Seen, split: str) -> dict[str, Tensor]:
     """Accuracies by layer of every kind of probe."""
     found: dict[str, list[float]] = {}
-    for readout, value in seen.passes[split].probe_accuracy.items():
-        found.setdefault(readout.params, []).append(value)
+    for readout, value in seen.probe_accuracy[split].items():
+        found.setdefault(readout.protocol, []).append(value)
     return {kind: torch.tensor(values, dtype=torch.float64) for kind, values in found.items()}
 
 
@@ -225,7 +227,7 @@ def auroc(seen: Seen) -> Iterator[Row]:
 
     P(s_id > s_ood) + P(s_id = s_ood) / 2                                     [fawcett2006roc, Sec. 7]
     """
-    for found in seen.scores:
+    for found in seen.found():
         yield _detection(seen, found, "auroc", "", detect.auroc(found.inside, found.outside))
 
 
@@ -234,12 +236,12 @@ def fpr(seen: Seen) -> Iterator[Row]:
 
     mean(s_ood >= t),  t = the floor(0.95 n)-th largest s_id                  [liang2018odin, Sec. 4]
     """
-    for found in seen.scores:
+    for found in seen.found():
         value = detect.fpr_at_tpr(found.inside, found.outside, tpr=0.95, positive="id")
         yield _detection(seen, found, "fpr", "," + params(tpr=0.95, positive="id"), value)
 
 
-def _detection(seen: Seen, found: Scores, measure: str, more: str, value: Tensor) -> Row:
+def _detection(seen: Seen, found: Found, measure: str, more: str, value: Tensor) -> Row:
     head = seen.taps[-1].path
     return Row(found.split, head, len(seen.taps), "input", measure, found.detector + more, float(value))
 
@@ -282,7 +284,7 @@ MEASURES: dict[str, Measure] = dict(
         _measure(effective_depth, "probes"),
         _measure(ood_drop, "probes", "ood"),
         _measure(orthodev, "features", "ood"),
-        _measure(auroc, "features", "ood"),
-        _measure(fpr, "features", "ood"),
+        _measure(auroc, "features", "scores", "ood"),
+        _measure(fpr, "features", "scores", "ood"),
     ]
 )

@@ -4,52 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import torch
-from rich.progress import track
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.utils.data import DataLoader
 
-from thermocline import detect, geometry, probes, softmax
-from thermocline.measure import source
+from thermocline import detect, geometry, softmax
+from thermocline.measure import collect, probing, source
 from thermocline.measure.capture import capture
-from thermocline.moments import ClassMoments, Moments
+from thermocline.measure.collect import Batch, Collector, Detector, Readout
+from thermocline.measure.subject import Subject, evaluating
+from thermocline.moments import ClassMoments, Moments, grouped
 from thermocline.nets import Tap
+from thermocline.probes import Probe
 from thermocline.record import Row, params
-from thermocline.spec import Failure, InputError
 
-BATCH = 1000  # samples a forward pass while measuring
-RIDGE = 1e-3  # the probes' penalty, as a fraction of the mean eigenvalue of the scatter matrix
-FEW = 2048  # samples, spread over the whole set, for what is too large to do on all: layer inputs, gradients
+AGAIN = 256  # samples at a time on the second look, which keeps every layer's whole input; a multiple of 8
 
 
-class Readout(NamedTuple):
-    """A probe: of which layer, and the kind and settings that rows name it by."""
-
-    tap: Tap
-    params: str
-
-
-@dataclass
-class Pass:
-    """What one pass over a split left behind: what was needed of it."""
-
-    labels: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
-    logits: Tensor = field(default_factory=lambda: torch.empty(0, 0))
-    features: Tensor = field(default_factory=lambda: torch.empty(0, 0))
-    moments: dict[Tap, ClassMoments] = field(default_factory=dict)
-    inputs: dict[Tap, Moments] = field(default_factory=dict)
-    kept: dict[Tap, Tensor] = field(default_factory=dict)
-    probe_accuracy: dict[Readout, float] = field(default_factory=dict)
-
-
-class Scores(NamedTuple):
+class Found(NamedTuple):
     """A detector's scores of ID test samples and of one OOD split."""
 
     detector: str
@@ -65,42 +40,34 @@ class Seen:
     net: nn.Module
     taps: tuple[Tap, ...]
     temperature: float
-    passes: dict[str, Pass]
     ood: tuple[str, ...]
     final: bool
+    last: collect.LastFeatures
+    outputs: dict[str, collect.Outputs] = field(default_factory=dict)
+    moments: dict[Tap, ClassMoments] = field(default_factory=dict)
+    inputs: dict[Tap, Moments] = field(default_factory=dict)
     gradients: dict[Tap, Tensor] = field(default_factory=dict)
+    probe_accuracy: dict[str, dict[Readout, float]] = field(default_factory=dict)
+    scores: dict[str, collect.Scores] = field(default_factory=dict)
     _spectra: dict[Tap, Tensor] = field(default_factory=dict)
 
     def spectrum(self, tap: Tap) -> Tensor:
         """Singular values of a layer's centred outputs on the training set; decomposed once for all measures."""
         if tap not in self._spectra:
-            self._spectra[tap] = geometry.singular_values(self.passes["train"].moments[tap].all)
+            self._spectra[tap] = geometry.singular_values(self.moments[tap].all).cpu()
         return self._spectra[tap]
-
-    @functools.cached_property
-    def scores(self) -> list[Scores]:
-        """Every detector on every OOD set, fitted once for all measures."""
-        fit_on, known = self.passes["train"], self.passes["test"]
-        # The authors multiply by the largest logit for every net but ResNets: both, so that either can be read off.
-        detectors = {
-            params(detector="neco", dim=0.9): detect.NECO(dim=0.9),
-            params(detector="neco-maxlogit", dim=0.9): detect.NECO(dim=0.9, logit_factor=True),
-            params(detector="msp"): detect.MSP(temperature=self.temperature),
-        }
-        found = []
-        for name, detector in detectors.items():
-            # Float64: a confident net's probabilities are 1.0 in float32, and ties cost what a score could tell.
-            detector.fit(fit_on.features, fit_on.logits.double(), fit_on.labels)
-            inside = detector.score(known.features, known.logits.double())
-            for ood in self.ood:
-                other = self.passes[f"{ood}/test"]
-                found.append(Scores(name, f"{ood}/test", inside, detector.score(other.features, other.logits.double())))
-        return found
 
     @functools.cached_property
     def logit_spectrum(self) -> Tensor:
         """Singular values of the centred logits of the training set."""
-        return geometry.singular_values(Moments.of(self.passes["train"].logits))
+        return geometry.singular_values(self.outputs["train"].moments).cpu()
+
+    def found(self) -> Iterator[Found]:
+        """Every detector on every OOD set."""
+        for name in self.ood:
+            inside, outside = self.scores["test"].by_detector, self.scores[f"{name}/test"].by_detector
+            for detector, scores in inside.items():
+                yield Found(detector, f"{name}/test", scores, outside[detector])
 
     def layers(self) -> Iterator[tuple[Tap, Callable[..., Row]]]:
         """Every tap with a maker of its training-set rows."""
@@ -112,125 +79,153 @@ class Seen:
         return self.net.get_submodule(tap.path)
 
 
-class Subject(NamedTuple):
-    """The net to look at: where to tap it, at which temperature its probabilities are meant, how to read its output."""
+class Tally(NamedTuple):
+    """What every pass leaves behind."""
 
-    net: nn.Module
-    taps: tuple[Tap, ...]
-    temperature: float
-    logits: Callable[[Any], Tensor]
-    probes: tuple[str, ...] = ("ridge",)
-    progress: bool = False
-
-    def show(self, split: str, data: Any) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
-        """The batches of a split, drawn as a progress bar with an ETA where that was asked for."""
-        batches = source.batches(data, self.net, size=BATCH)
-        if not self.progress:
-            return batches
-        known = source.count(data)
-        total = -(-known // BATCH) if known and not isinstance(data, DataLoader) else len(data) if known else None
-        return iter(track(batches, f"measuring on {split}", total))
-
-    def run(self, arguments: tuple[Tensor, ...]) -> Tensor:
-        """The logits of a batch."""
-        output = self.logits(self.net(*arguments))
-        if not isinstance(output, Tensor) or output.ndim != 2:
-            kind = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
-            raise InputError(f"the net returns {kind}, not (samples, classes) logits: pass logits=lambda output: ...")
-        return output
+    samples: int
+    classes: int
 
 
 def look(subject: Subject, train: Any, test: Any, ood: Mapping[str, Any], needs: frozenset[str], *, final: bool) -> Seen:
-    """The passes: over each training split first, whose moments give the probes that the test split is read with."""
-    seen = Seen(subject.net, subject.taps, subject.temperature, {}, tuple(ood), final)
-    features = "features" in needs
+    """The passes: over each training split first, from which come the probes and detectors that its test split is read with."""
+    seen = Seen(subject.net, subject.taps, subject.temperature, tuple(ood), final, collect.LastFeatures(subject.taps[-1]))
+    detectors = {}
     with evaluating(subject.net), torch.no_grad():
-        for prefix, (fit_on, test_on) in {"": (train, test), **{f"{name}/": pair for name, pair in ood.items()}}.items():
-            probing = "probes" in needs
-            moments = (probing and "ridge" in subject.probes) or ("moments" in needs and not prefix)
-            if not prefix or probing:
-                split = f"{prefix}train"
-                seen.passes[split] = _pass(
-                    subject,
-                    split,
-                    fit_on,
-                    moments=moments,
-                    keep=probing and "logistic" in subject.probes,
-                    features=features and not prefix,
-                    inputs="inputs" in needs and not prefix,
-                )
-            readouts = _readouts(subject, seen.passes[f"{prefix}train"]) if probing else {}
+        for name, (fit_on, test_on) in {"": (train, test), **ood}.items():
+            prefix, known = f"{name}/" if name else "", not name
+            fitted = {}
+            if known or "probes" in needs:
+                kit = _Kit(subject, fit_on, needs, known=known)
+                tally = run_pass(subject, f"{prefix}train", fit_on, kit.collectors)
+                if known:
+                    kit.leave(subject, seen, needs)
+                    detectors = _detectors(seen) if "scores" in needs else {}
+                fitted = kit.probes(subject, f"{prefix}train", fit_on, tally) if "probes" in needs else {}
+                del kit  # and the features it may hold
             if test_on is not None:
-                split = f"{prefix}test"
-                seen.passes[split] = _pass(subject, split, test_on, features=features, readouts=readouts)
-        if "gradients" in needs:
-            seen.gradients = _gradients(subject, train)
+                _test(subject, seen, f"{prefix}test", test_on, fitted, detectors, needs)
     return seen
 
 
-def _pass(
+def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Collector]) -> Tally:
+    """Show every sample to the net once."""
+    taps = dict.fromkeys(tap for collector in collectors for tap in collector.taps)
+    finite, start, classes = collect.Finite(), 0, 0
+    for arguments, labels in subject.show(split, data):
+        with capture(subject.net, taps) as at:
+            logits = subject.run(arguments)
+        batch = Batch(start, arguments, labels, grouped(labels), logits, at)
+        finite.add(batch)
+        for collector in collectors:
+            collector.add(batch)
+        start, classes = start + len(labels), max(classes, batch.groups.classes)
+    finite.check()
+    return Tally(start, classes)
+
+
+class _Kit:
+    """What is gathered on a training split, by what is needed of it."""
+
+    def __init__(self, subject: Subject, data: Any, needs: frozenset[str], *, known: bool) -> None:
+        count = source.count(data)
+        probing_ = "probes" in needs
+        self.outputs = collect.Outputs(subject.temperature) if known else None
+        wanted = (probing_ and "ridge" in subject.probes) or (known and "moments" in needs)
+        self.layers = collect.Layers(subject.taps) if wanted else None
+        self.last = collect.LastFeatures(subject.taps[-1]) if known and "features" in needs else None
+        self.few = collect.Inputs(count) if known and needs & {"inputs", "gradients"} else None
+        views = {probing.PROTOCOLS[name].taps(subject.taps) for name in subject.probes if probing_ and name != "ridge"}
+        self.held = {taps: collect.Held(taps, count) for taps in views}
+
+    @property
+    def collectors(self) -> list[Collector]:
+        """Those that were wanted."""
+        parts = (self.outputs, self.layers, self.last, self.few, *self.held.values())
+        return [part for part in parts if part is not None]
+
+    def leave(self, subject: Subject, seen: Seen, needs: frozenset[str]) -> None:
+        """Hand over what measures of the training set read."""
+        assert self.outputs is not None
+        seen.outputs["train"] = self.outputs
+        seen.moments = self.layers.moments if self.layers else {}
+        seen.last = self.last or seen.last
+        if self.few:
+            seen.inputs, seen.gradients = _again(subject, *self.few.some.values, gradients="gradients" in needs)
+
+    def probes(self, subject: Subject, split: str, data: Any, tally: Tally) -> dict[Readout, Probe]:
+        """The probes of every layer, of every kind asked for."""
+        found: dict[Readout, Probe] = {}
+        for name in subject.probes:
+            if name == "ridge":
+                assert self.layers is not None
+                found |= probing.ridge(subject.taps, self.layers.moments)
+            else:
+                held = self.held[probing.PROTOCOLS[name].taps(subject.taps)]
+                found |= probing.logistic(subject, name, split, data, held, count=tally.samples, classes=tally.classes)
+        return found
+
+
+def _test(
     subject: Subject,
+    seen: Seen,
     split: str,
     data: Any,
-    *,
-    moments: bool = False,
-    keep: bool = False,
-    features: bool = False,
-    inputs: bool = False,
-    readouts: Mapping[Readout, probes.Probe] = MappingProxyType({}),
-) -> Pass:
-    """Show every sample to the net once."""
-    one, taps = Pass(), subject.taps
-    penultimate = Tap(taps[-1].path, at="input")
-    wanted = [*(taps if moments or keep or readouts else ()), *([penultimate] if features else ())]
-    raw = {tap: Tap(tap.path, at="input", view="raw") for tap in taps} if inputs else {}
-    labels, logits, kept, held = [], [], [], {tap: [] for tap in taps if keep}
-    correct = dict.fromkeys(readouts, torch.tensor(0))
-    stride, start = _stride(data), 0
-    for arguments, truth in subject.show(split, data):
-        with capture(subject.net, [*wanted, *raw.values()]) as seen:
-            logits.append(_finite(subject.run(arguments), "logits"))
-        labels.append(truth)
-        kept += [seen[penultimate]] if features else []
-        for tap in taps if moments else ():
-            _update(one.moments, tap, _finite(seen[tap], tap.path), truth)
-        for tap in held:
-            held[tap].append(_finite(seen[tap], tap.path))
-        for tap, place in raw.items():
-            _update_inputs(one.inputs, tap, subject.net.get_submodule(tap.path), seen[place], start, stride)
-        for readout, probe in readouts.items():
-            correct[readout] = correct[readout] + (probe.predict(seen[readout.tap]) == truth).sum().cpu()
-        start += len(truth)
-    one.labels, one.logits = torch.cat(labels), torch.cat(logits)
-    one.features = torch.cat(kept) if features else one.features
-    one.kept = {tap: torch.cat(parts) for tap, parts in held.items()}
-    one.probe_accuracy = {readout: int(count) / len(one.labels) for readout, count in correct.items()}
-    return one
+    fitted: Mapping[Readout, Probe],
+    detectors: Mapping[str, Detector],
+    needs: frozenset[str],
+) -> None:
+    """The pass over a test split, read with what its training split gave."""
+    outputs, readings, scores = (
+        collect.Outputs(subject.temperature),
+        collect.Readings(fitted),
+        collect.Scores(subject.taps[-1], detectors),
+    )
+    wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs}
+    run_pass(subject, split, data, [collector for collector, want in wanted.items() if want])
+    seen.outputs[split], seen.probe_accuracy[split], seen.scores[split] = outputs, readings.accuracy, scores
 
 
-def _stride(data: Any) -> int:
-    """Every how-manieth sample gives `FEW` of them; sets may be sorted by class, so never the first ones."""
-    return max((source.count(data) or 8 * FEW) // FEW, 1)
+def _detectors(seen: Seen) -> dict[str, Detector]:
+    """The detectors, fitted on the training set."""
+    moments = seen.last.moments.all
+    # The authors multiply by the largest logit for every net but ResNets: both, so that either can be read off.
+    return {
+        params(detector="neco", dim=0.9): detect.NECO(dim=0.9).fit_moments(moments),
+        params(detector="neco-maxlogit", dim=0.9): detect.NECO(dim=0.9, logit_factor=True).fit_moments(moments),
+        params(detector="msp"): detect.MSP(temperature=seen.temperature),
+    }
 
 
-def _update(moments: dict[Tap, ClassMoments], tap: Tap, value: Tensor, labels: Tensor) -> None:
-    """Take a batch into a layer's moments, which widen when a class is met that no batch before had."""
-    classes = int(labels.max()) + 1
-    one = moments.get(tap)
-    if one is None:
-        one = moments[tap] = ClassMoments(value.shape[1], classes, device=value.device)
-    if (more := classes - len(one.counts)) > 0:
-        one.counts, one.means = functional.pad(one.counts, (0, more)), functional.pad(one.means, (0, 0, 0, more))
-    one.update(value, labels)
+def _again(subject: Subject, *values: Tensor, gradients: bool) -> tuple[dict[Tap, Moments], dict[Tap, Tensor]]:
+    """What some samples show on a second look: the moments of what layers multiply, and dL/dW, which leaves .grad alone."""
+    *arguments, labels = values
+    weights = {tap: cast(Tensor, subject.net.get_submodule(tap.path).weight) for tap in subject.taps}
+    raw = {tap: Tap(tap.path, at="input", view="raw") for tap in subject.taps}
+    inputs: dict[Tap, Moments] = {}
+    total = {tap: torch.zeros_like(weight) for tap, weight in weights.items()} if gradients else {}
+    with _requiring_grad(weights.values() if gradients else ()):
+        for start in range(0, len(labels), AGAIN):
+            some = slice(start, start + AGAIN)
+            with torch.set_grad_enabled(gradients), capture(subject.net, raw.values()) as at:
+                logits = subject.run(tuple(argument[some] for argument in arguments))
+            for tap, place in raw.items():
+                _update_inputs(inputs, tap, subject.net.get_submodule(tap.path), at[place])
+            if gradients:
+                with torch.enable_grad():
+                    loss = softmax.tempered_cross_entropy(logits, labels[some], temperature=subject.temperature)
+                    found = torch.autograd.grad(loss, list(weights.values()))
+                for tap, gradient in zip(weights, found):
+                    total[tap] += gradient * (len(labels[some]) / len(labels))
+    return inputs, total
 
 
-def _update_inputs(moments: dict[Tap, Moments], tap: Tap, layer: nn.Module, value: Tensor, start: int, stride: int) -> None:
-    """Take what a layer multiplies its weight with, of some samples, into its moments."""
+def _update_inputs(moments: dict[Tap, Moments], tap: Tap, layer: nn.Module, value: Tensor) -> None:
+    """Take what a layer multiplies its weight with into its moments."""
     if isinstance(layer, nn.Conv2d) and layer.groups == 1:
         # Every image gives a row for each place in it, so an eighth of them is plenty.
-        rows = geometry.unfold_patches(value[source.every(start, 8 * stride)], layer)
+        rows = geometry.unfold_patches(value[::8], layer)
     elif isinstance(layer, nn.Linear):
-        rows = value[source.every(start, stride)].flatten(0, -2)
+        rows = value.flatten(0, -2)
     else:
         return
     if tap not in moments:
@@ -238,76 +233,14 @@ def _update_inputs(moments: dict[Tap, Moments], tap: Tap, layer: nn.Module, valu
     moments[tap].update(rows)
 
 
-def _gradients(subject: Subject, data: Any) -> dict[Tap, Tensor]:
-    """dL/dW of every tapped layer over `FEW` samples, leaving the .grad of parameters alone."""
-    weights = {tap: cast(Tensor, subject.net.get_submodule(tap.path).weight) for tap in subject.taps}
-    frozen = {weight: weight.requires_grad for weight in weights.values()}
-    total = {tap: torch.zeros_like(weight) for tap, weight in weights.items()}
-    stride, start, count = _stride(data), 0, 0
-    try:
-        for weight in frozen:
-            weight.requires_grad_(True)
-        for arguments, labels in source.batches(data, subject.net, size=BATCH):
-            chosen = source.every(start, stride)
-            start, some = start + len(labels), labels[chosen]
-            if not len(some):
-                continue
-            with torch.enable_grad():
-                logits = subject.run(tuple(argument[chosen] for argument in arguments))
-                loss = softmax.tempered_cross_entropy(logits, some, temperature=subject.temperature) * len(some)
-                found = torch.autograd.grad(loss, list(weights.values()))
-            count += len(some)
-            for tap, gradient in zip(weights, found):
-                total[tap] += gradient
-    finally:
-        for weight, required in frozen.items():
-            weight.requires_grad_(required)
-    return {tap: gradient / count for tap, gradient in total.items()}
-
-
 @contextlib.contextmanager
-def evaluating(net: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and afterwards each module in the mode it had."""
-    modes = {module: module.training for module in net.modules()}
-    net.eval()
+def _requiring_grad(weights: Iterable[Tensor]) -> Iterator[None]:
+    """Gradients for these weights, and afterwards each as it was: a frozen layer has a gradient too."""
+    before = {weight: weight.requires_grad for weight in weights}
     try:
+        for weight in before:
+            weight.requires_grad_(True)
         yield
     finally:
-        for module, mode in modes.items():
-            module.training = mode
-
-
-def _finite(value: Tensor, where: str) -> Tensor:
-    if not torch.isfinite(value).all():
-        raise Failure(f"the net gives NaN or infinite values at {where}: nothing can be measured on it")
-    return value
-
-
-def _readouts(subject: Subject, one: Pass) -> dict[Readout, probes.Probe]:
-    """The probes of every layer, of every kind asked for, fitted on what a pass over a training split left behind."""
-    fits = {"ridge": _ridge, "logistic": _logistic}
-    return {readout: probe for kind in subject.probes for readout, probe in fits[kind](subject.taps, one).items()}
-
-
-def _ridge(taps: tuple[Tap, ...], one: Pass) -> dict[Readout, probes.Probe]:
-    found = {}
-    for tap in taps:
-        variance = one.moments[tap].all.scatter.diagonal().mean()
-        # A layer whose units are all dead has no variance; any positive penalty then gives the majority class.
-        probe = probes.ridge_probe(one.moments[tap], alpha=float(RIDGE * variance) or 1.0)
-        found[Readout(tap, params(probe="ridge", penalty=RIDGE))] = probe
-    return found
-
-
-def _logistic(taps: tuple[Tap, ...], one: Pass) -> dict[Readout, probes.Probe]:
-    """Adam at 1e-3 for 30 passes in batches of 512, without decay [masarczyk2023tunnel], all layers together."""
-    count = itertools.count()
-
-    def epoch() -> Iterator[tuple[dict[Tap, Tensor], Tensor]]:
-        generator = torch.Generator().manual_seed(next(count))
-        for chosen in torch.randperm(len(one.labels), generator=generator).to(one.labels.device).split(512):
-            yield {tap: one.kept[tap][chosen] for tap in taps}, one.labels[chosen]
-
-    fits = probes.fit_probes(epoch, classes=max(int(one.labels.max()) + 1, 2), passes=30, batch=512, lr=(1e-3,))
-    one.kept.clear()
-    return {Readout(tap, params(probe="logistic", lr=1e-3, passes=30)): fits[tap].probe for tap in taps}
+        for weight, required in before.items():
+            weight.requires_grad_(required)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
 from thermocline.data import Split
 from thermocline.spec import InputError
 
 
-def batches(data: Any, net: nn.Module, *, size: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
+def batches(
+    data: Any, net: nn.Module, *, size: int, order: Tensor | None = None
+) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
     """Every sample once, as the net's arguments and labels, on its device and in its floating type.
 
     `data` is a Split, (inputs, labels) tensors (inputs may be a tuple of them, for a net that takes several), a Dataset
-    of (input, label) pairs, or a DataLoader; its own order is kept.
+    of (input, label) pairs, or a DataLoader. Its own order is kept, unless it is `indexable` and `order` names samples.
     """
     weight = next(net.parameters())
     found = False
-    for inputs, labels in _pairs(data, size, weight.dtype):
+    for inputs, labels in _pairs(data, size, weight.dtype, order):
         found = True
         arguments = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
         yield tuple(_fit(argument, weight) for argument in arguments), _labels(labels).to(weight.device)
@@ -33,11 +35,28 @@ def count(data: Any) -> int | None:
     """How many samples there are, where that can be told without reading them."""
     if isinstance(data, (tuple, list)):
         return len(data[-1])
-    whole: Any = data.dataset if isinstance(data, DataLoader) else data
+    whole: Any = data.sampler if isinstance(data, DataLoader) and not _unending(data) else data
     try:
         return len(whole)
     except TypeError:
         return None
+
+
+def indexable(data: Any) -> bool:
+    """Whether samples can be asked for in any order; a DataLoader's can where it goes through a Dataset from end to end.
+
+    >>> dataset = [(torch.zeros(3), 0), (torch.ones(3), 1)]
+    >>> [indexable(one) for one in (dataset, DataLoader(dataset), DataLoader(dataset, shuffle=True), iter(dataset))]
+    [True, True, False, False]
+    """
+    if isinstance(data, DataLoader):
+        plain = isinstance(data.batch_sampler, BatchSampler | None) and isinstance(data.sampler, SequentialSampler)
+        return plain and not _unending(data)
+    return isinstance(data, (Split, tuple, list)) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
+
+
+def _unending(loader: DataLoader) -> bool:
+    return isinstance(loader.dataset, IterableDataset)
 
 
 def every(start: int, stride: int) -> slice:
@@ -49,29 +68,45 @@ def every(start: int, stride: int) -> slice:
     return slice(-start % stride, None, stride)
 
 
-def _pairs(data: Any, size: int, dtype: torch.dtype) -> Iterator[tuple[Any, Any]]:
-    if isinstance(data, Split):
-        yield from ((batch.images, batch.labels) for batch in data.batches(size, dtype=dtype))
+def _pairs(data: Any, size: int, dtype: torch.dtype, order: Tensor | None) -> Iterator[tuple[Any, Any]]:
+    if isinstance(data, Split) and order is not None:
+        yield from (data.take(some, dtype=dtype)[:2] for some in order.split(size))
+    elif isinstance(data, Split):
+        yield from (batch[:2] for batch in data.batches(size, dtype=dtype))
     elif isinstance(data, (tuple, list)) and len(data) == 2:
-        yield from _cut(data[0], data[1], size)
+        yield from _cut(data[0], data[1], size, order)
     elif isinstance(data, (tuple, list)) or not (hasattr(data, "__iter__") or hasattr(data, "__getitem__")):
         raise InputError(f"data must be (inputs, labels) tensors, a Dataset, a DataLoader or a Split, got {_kind(data)}")
     else:
-        loader = data if hasattr(data, "__iter__") and not hasattr(data, "__getitem__") else DataLoader(data, size)
-        for batch in loader:
+        for batch in _loader(data, size, order):
             if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
                 raise InputError(f"a batch must be a pair (inputs, labels), got {_kind(batch)}")
             yield batch[0], batch[1]
 
 
-def _cut(inputs: Any, labels: Any, size: int) -> Iterator[tuple[Any, Any]]:
-    parts = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+def _loader(data: Any, size: int, order: Tensor | None) -> Iterable[Any]:
+    """A loader of the samples in an order of ours, or else the data's own way of giving batches."""
+    # A generator of its own: a loader without one draws from the global random state, used or not.
+    ours = {"batch_size": size, "generator": torch.Generator().manual_seed(0)}
+    if order is None:
+        return data if hasattr(data, "__iter__") and not hasattr(data, "__getitem__") else DataLoader(data, **ours)
+    if isinstance(data, DataLoader):
+        ours |= {"num_workers": data.num_workers, "collate_fn": data.collate_fn}
+        data = data.dataset
+    return DataLoader(data, sampler=order.tolist(), **ours)
+
+
+def _cut(inputs: Any, labels: Any, size: int, order: Tensor | None) -> Iterator[tuple[Any, Any]]:
+    parts = tuple(map(torch.as_tensor, inputs)) if isinstance(inputs, (tuple, list)) else (torch.as_tensor(inputs),)
     labels = torch.as_tensor(labels)
     if any(len(part) != len(labels) for part in parts):
         raise InputError(f"there are {len(labels)} labels for {len(parts[0])} inputs")
-    for start in range(0, len(labels), size):
+    for start in range(0, len(labels if order is None else order), size):
         some = slice(start, start + size)
-        yield tuple(torch.as_tensor(part)[some] for part in parts), labels[some]
+        if order is None:
+            yield tuple(part[some] for part in parts), labels[some]
+        else:
+            yield tuple(part[order[some].to(part.device)] for part in parts), labels[order[some].to(labels.device)]
 
 
 def _fit(argument: Any, weight: Tensor) -> Tensor:

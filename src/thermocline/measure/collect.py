@@ -1,0 +1,278 @@
+"""What is gathered while a split passes through the net: one small class for each kind of thing, fed batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from thermocline import detect
+from thermocline.measure import source
+from thermocline.moments import ClassMoments, Groups, Moments
+from thermocline.nets import Tap
+from thermocline.probes import Probe
+from thermocline.spec import Failure, InputError
+
+KEPT = 50_000  # samples whose logits and last features are kept at most, for what takes a second look at them
+FEW = 2048  # samples, spread over the whole set, for what is too large to do on all: layer inputs, gradients
+HELD = 4 * 2**30  # bytes of features that probes may train from; beyond, the net is run again for every pass
+
+
+Detector = detect.NECO | detect.MSP
+
+
+class Batch(NamedTuple):
+    """Some samples on their way through the net: what went in, what came out, and what the taps saw."""
+
+    start: int
+    arguments: tuple[Tensor, ...]
+    labels: Tensor
+    groups: Groups
+    logits: Tensor
+    at: Mapping[Tap, Tensor]
+
+
+class Spread:
+    """At most `limit` samples of a stream, spread evenly over it, the same ones however it is cut into batches.
+
+    Those at multiples of a stride are kept, and the stride doubles when they are too many, so that neither a file
+    sorted by class nor one of unknown length spoils the choice.
+
+    >>> some = Spread(limit=4)
+    >>> for start in range(0, 12, 3):
+    ...     some.add(start, torch.arange(start, start + 3))
+    >>> some.values
+    (tensor([0, 4, 8]),)
+    """
+
+    def __init__(self, *, limit: int, stride: int = 1) -> None:
+        self.limit, self.stride = limit, stride
+        self._parts: list[tuple[Tensor, ...]] = []
+        self._count = 0
+
+    def add(self, start: int, *values: Tensor) -> None:
+        """Take in samples `start`, `start + 1`, ... of the stream."""
+        chosen = source.every(start, self.stride)
+        self._parts.append(tuple(value[chosen].clone() for value in values))
+        self._count += len(self._parts[-1][0])
+        while self._count > self.limit:
+            self._parts = [tuple(value[::2].clone() for value in self.values)]
+            self._count, self.stride = len(self._parts[0][0]), 2 * self.stride
+
+    @property
+    def thinned(self) -> dict[str, int]:
+        """How many samples were kept, as a parameter of what is measured on them; nothing where all were."""
+        return {"samples": self._count} if self.stride > 1 else {}
+
+    @property
+    def values(self) -> tuple[Tensor, ...]:
+        """What was kept, one tensor for each value given."""
+        if len(self._parts) > 1:
+            self._parts = [tuple(torch.cat(parts) for parts in zip(*self._parts))]
+        return self._parts[0]
+
+
+class Outputs:
+    """Sums over the logits of every sample, and the logits of some."""
+
+    taps: tuple[Tap, ...] = ()
+
+    def __init__(self, temperature: float) -> None:
+        self.temperature = temperature
+        self.count = 0
+        self.correct = self.loss = torch.zeros((), dtype=torch.float64)
+        self.moments = Moments(0)
+        self.some = Spread(limit=KEPT)
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch of labelled samples of the net's own classes."""
+        logits, labels = batch.logits.double(), batch.labels
+        if batch.groups.classes > logits.shape[1]:
+            raise InputError(f"there is a label {batch.groups.classes - 1}, but the net tells {logits.shape[1]} classes apart")
+        if not self.count:
+            self.moments = Moments(logits.shape[1], device=logits.device)
+        self.count += len(labels)
+        self.correct = self.correct.to(logits.device) + (logits.argmax(1) == labels).sum()
+        self.loss = self.loss.to(logits.device) + functional.cross_entropy(logits / self.temperature, labels, reduction="sum")
+        self.moments.update(logits)
+        self.some.add(batch.start, batch.logits, labels)
+
+
+class Layers:
+    """Class moments of every layer."""
+
+    def __init__(self, taps: Iterable[Tap]) -> None:
+        self.taps = tuple(taps)
+        self.moments: dict[Tap, ClassMoments] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch; moments widen when a class is met that no batch before had."""
+        for tap in self.taps:
+            value = batch.at[tap]
+            if tap not in self.moments:
+                self.moments[tap] = ClassMoments(value.shape[1], batch.groups.classes, device=value.device)
+            self.moments[tap].widen(batch.groups.classes)
+            self.moments[tap].update(value, batch.groups)
+
+
+class LastFeatures:
+    """What the head reads: class moments over every sample, and the features of some."""
+
+    def __init__(self, head: Tap) -> None:
+        self.tap = Tap(head.path, at="input")
+        self.taps = (self.tap,)
+        self.moments = ClassMoments(0, 0)
+        self.some = Spread(limit=KEPT)
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch; every class of the net has its place, met or not."""
+        value = batch.at[self.tap]
+        if not self.moments.count:
+            self.moments = ClassMoments(value.shape[1], batch.logits.shape[1], device=value.device)
+        self.moments.update(value, batch.groups)
+        self.some.add(batch.start, value)
+
+
+class Inputs:
+    """Some samples as they went in, to be shown again for layer inputs and gradients."""
+
+    taps: tuple[Tap, ...] = ()
+
+    def __init__(self, count: int | None) -> None:
+        self.some = Spread(limit=2 * FEW, stride=max((count or 0) // FEW, 1))
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        self.some.add(batch.start, *batch.arguments, batch.labels)
+
+
+class Held:
+    """The features of every sample, side by side in one matrix, as long as they stay under `HELD` bytes.
+
+    `rows` is None where they would not, or where their number is not known beforehand.
+    """
+
+    def __init__(self, taps: Iterable[Tap], count: int | None) -> None:
+        self.taps = tuple(taps)
+        self.room = count or 0
+        self.count = 0
+        self.widths: list[int] = []
+        self.rows: Tensor | None = None
+        self.labels = torch.empty(0, dtype=torch.int64)
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch, unless there is no room."""
+        if not self.widths:
+            self._begin([batch.at[tap] for tap in self.taps], batch.labels)
+        stop = self.count + len(batch.labels)
+        if self.rows is None or stop > len(self.rows):
+            self.rows = None
+            return
+        torch.cat([batch.at[tap] for tap in self.taps], 1, out=self.rows[self.count : stop])
+        self.labels[self.count : stop] = batch.labels
+        self.count = stop
+
+    def _begin(self, values: list[Tensor], labels: Tensor) -> None:
+        self.widths = [value.shape[1] for value in values]
+        dtype = values[0].dtype
+        if 0 < self.room * sum(self.widths) * dtype.itemsize <= HELD:
+            self.rows = torch.empty(self.room, sum(self.widths), dtype=dtype, device=values[0].device)
+            self.labels = torch.empty(self.room, dtype=labels.dtype, device=labels.device)
+
+    def take(self, indices: Tensor) -> tuple[dict[Tap, Tensor], Tensor]:
+        """The features and labels of some samples."""
+        assert self.rows is not None
+        parts = self.rows.index_select(0, indices).split(self.widths, 1)
+        return dict(zip(self.taps, parts)), self.labels[indices]
+
+
+class Readout(NamedTuple):
+    """A probe's place and name: its layer and depth, its protocol, and what was chosen on its validation split."""
+
+    tap: Tap
+    depth: int
+    protocol: str
+    chosen: str = ""
+
+    @property
+    def params(self) -> str:
+        """The protocol and what was chosen, as rows record them."""
+        return ",".join(filter(None, (self.protocol, self.chosen)))
+
+
+class Readings:
+    """How often each probe is right."""
+
+    def __init__(self, probes: Mapping[Readout, Probe]) -> None:
+        self.taps = tuple(readout.tap for readout in probes)
+        self.probes = probes
+        self.count = 0
+        self._correct: dict[Readout, Tensor] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        self.count += len(batch.labels)
+        for readout, probe in self.probes.items():
+            hits = (probe.predict(batch.at[readout.tap]) == batch.labels).sum()
+            self._correct[readout] = self._correct[readout] + hits if readout in self._correct else hits
+
+    @property
+    def accuracy(self) -> dict[Readout, float]:
+        """The share of samples each probe gets right."""
+        return {readout: int(count) / self.count for readout, count in self._correct.items()}
+
+
+class Scores:
+    """Detector scores of every sample, and the mean of what the head read."""
+
+    def __init__(self, head: Tap, detectors: Mapping[str, Detector]) -> None:
+        self.tap = Tap(head.path, at="input")
+        self.taps = (self.tap,)
+        self.detectors = detectors
+        self.count = 0
+        self.sum = torch.zeros((), dtype=torch.float64)
+        self._parts: dict[str, list[Tensor]] = {name: [] for name in detectors}
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        features = batch.at[self.tap].double()
+        self.count += len(features)
+        self.sum = self.sum.to(features.device) + features.sum(0)
+        for name, detector in self.detectors.items():
+            # Float64: a confident net's probabilities are 1.0 in float32, and ties cost what a score could tell.
+            self._parts[name].append(detector.score(features, batch.logits.double()))
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean feature."""
+        return self.sum / self.count
+
+    @property
+    def by_detector(self) -> dict[str, Tensor]:
+        """The scores of all samples, by detector."""
+        return {name: torch.cat(parts) for name, parts in self._parts.items()}
+
+
+Collector = Outputs | Layers | LastFeatures | Inputs | Held | Readings | Scores
+
+
+class Finite:
+    """Whether everything the taps saw was a number, judged at the end of a pass: to look is to wait for the device."""
+
+    def __init__(self) -> None:
+        self._good: dict[str, Tensor] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        for name, value in [("the logits", batch.logits), *((tap.path, value) for tap, value in batch.at.items())]:
+            good = value.isfinite().all()
+            self._good[name] = self._good[name] & good if name in self._good else good
+
+    def check(self) -> None:
+        """Raise unless it was."""
+        for name, good in zip(self._good, torch.stack(list(self._good.values())).tolist()):
+            if not good:
+                raise Failure(f"the net gives NaN or infinite values at {name}: nothing can be measured on it")

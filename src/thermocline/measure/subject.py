@@ -1,0 +1,57 @@
+"""The net under study, and how it is run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from rich.progress import track
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from thermocline.measure import source
+from thermocline.nets import Tap
+from thermocline.spec import InputError
+
+BATCH = 1000  # samples a forward pass while measuring
+
+
+class Subject(NamedTuple):
+    """The net to look at: where to tap it, at which temperature its probabilities are meant, how to read its output."""
+
+    net: nn.Module
+    taps: tuple[Tap, ...]
+    temperature: float
+    logits: Callable[[Any], Tensor]
+    probes: tuple[str, ...] = ("ridge",)
+    progress: bool = False
+
+    def show(self, split: str, data: Any) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
+        """The batches of a split, drawn as a progress bar with an ETA where that was asked for."""
+        batches = source.batches(data, self.net, size=BATCH)
+        if not self.progress:
+            return batches
+        known = source.count(data)
+        total = -(-known // BATCH) if known and not isinstance(data, DataLoader) else len(data) if known else None
+        return iter(track(batches, f"measuring on {split}", total))
+
+    def run(self, arguments: tuple[Tensor, ...]) -> Tensor:
+        """The logits of a batch."""
+        output = self.logits(self.net(*arguments))
+        if not isinstance(output, Tensor) or output.ndim != 2:
+            kind = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+            raise InputError(f"the net returns {kind}, not (samples, classes) logits: pass logits=lambda output: ...")
+        return output
+
+
+@contextlib.contextmanager
+def evaluating(net: nn.Module) -> Iterator[None]:
+    """Evaluation mode, and afterwards each module in the mode it had."""
+    modes = {module: module.training for module in net.modules()}
+    net.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

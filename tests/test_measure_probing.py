@@ -1,0 +1,122 @@
+"""What passes gather stays bounded, and logistic probes are the same whether features are held or made again."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from thermocline import measure, nets
+from thermocline.measure import collect, probing
+from thermocline.measure.collect import Spread
+from thermocline.record import Row
+from thermocline.spec import InputError, Net
+
+CLASSES, SIZE = 4, 8
+
+
+def labelled(seed: int, n: int = 120, classes: int = CLASSES) -> tuple[torch.Tensor, torch.Tensor]:
+    gen = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) * classes // n  # sorted by class, as files are
+    centres = torch.randn(classes, 1, SIZE, SIZE, generator=torch.Generator().manual_seed(9))
+    return centres[labels] + torch.randn(n, 1, SIZE, SIZE, generator=gen), labels
+
+
+TRAIN, TEST = labelled(1), labelled(2, 60)
+
+
+class Endless(IterableDataset):
+    def __init__(self, pair: tuple[torch.Tensor, torch.Tensor]) -> None:
+        self.pair = pair
+
+    def __iter__(self):
+        order = torch.randperm(len(self.pair[1]), generator=torch.Generator().manual_seed(3))
+        return iter([(self.pair[0][i], int(self.pair[1][i])) for i in order])
+
+
+def rows_of(train=TRAIN, test=TEST, net: str = "resnet8", **options) -> list[Row]:
+    chosen = Net("mlp", depth=3, width=16) if net == "mlp" else Net(net, width=4)
+    model = nets.build(chosen, classes=CLASSES, size=SIZE, channels=1)
+    with torch.random.fork_rng(devices=[]):  # a user's own loader draws a seed for its workers each time it is begun
+        return measure.measure(model, train, test, {}, temperature=1.0, **options)
+
+
+def accuracies(rows: list[Row]) -> list[float]:
+    return [row.value for row in rows if row.measure == "probe_accuracy"]
+
+
+def test_spread_is_bounded_and_does_not_depend_on_how_the_stream_is_cut() -> None:
+    kept = []
+    for size in (1, 3, 7, 50, 1000):
+        some = Spread(limit=16)
+        for start in range(0, 333, size):
+            some.add(start, torch.arange(start, min(start + size, 333)))
+        kept.append(some.values[0].tolist())
+    assert all(one == list(range(0, 333, 32)) for one in kept)
+    everything = Spread(limit=333)
+    everything.add(0, torch.arange(333))
+    assert everything.thinned == {}
+    assert some.thinned == {"samples": 11}
+
+
+WRAPS = {
+    "tensors": lambda pair: pair,
+    "dataset": lambda pair: TensorDataset(*pair),
+    "loader": lambda pair: DataLoader(TensorDataset(*pair), 17),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPS)
+@pytest.mark.parametrize("probe", ["logistic", "logistic-grid", "logistic-smooth"])
+def test_probes_are_the_same_from_held_features_and_from_passes_over_the_net(
+    kind: str, probe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"measures": ("probe_accuracy", "effective_depth"), "probes": (probe,)}
+    held = rows_of(**options)
+    assert max(accuracies(held)) > 0.5, "chance is 0.25"
+    monkeypatch.setattr(collect, "HELD", 0)
+    assert rows_of(WRAPS[kind](TRAIN), **options) == held
+
+
+def test_a_stream_of_unknown_length_is_probed_in_its_own_order() -> None:
+    found = accuracies(rows_of(DataLoader(Endless(TRAIN), 32), measures=("probe_accuracy",), probes=("logistic",)))
+    assert max(found) > 0.5
+    with pytest.raises(InputError, match="any order"):
+        rows_of(DataLoader(Endless(TRAIN), 32), measures=("probe_accuracy",), probes=("logistic-grid",))
+
+
+def test_flatten_reads_every_activation_and_rows_say_so() -> None:
+    rows = rows_of(measures=("probe_accuracy",), probes=("logistic", "logistic-flatten"))
+    views = {row.params.split(",")[0]: row.view for row in rows if row.layer == "stem"}
+    assert views == {"probe=logistic": "pool2", "probe=logistic-flatten": "flatten"}
+    assert [row.depth for row in rows] == 2 * list(range(1, 9))
+
+
+def test_a_grid_point_is_chosen_without_the_test_set() -> None:
+    options = {"measures": ("probe_accuracy",), "probes": ("logistic-grid",), "net": "mlp"}
+    chosen = [row.params for row in rows_of(**options)]
+    other = (TEST[0].flip(0), TEST[1].roll(7))
+    assert [row.params for row in rows_of(test=other, **options)] == chosen
+    assert all("lr=" in params and "weight_decay=" in params for params in chosen)
+    with pytest.raises(InputError, match="fewer than 10"):
+        rows_of(labelled(1, 8), **options)
+
+
+def test_probes_on_shuffled_labels_are_at_chance() -> None:
+    shuffled = torch.randperm(len(TRAIN[1]), generator=torch.Generator().manual_seed(5))
+    for probe in ("ridge", *probing.PROTOCOLS):
+        found = accuracies(rows_of((TRAIN[0], TRAIN[1][shuffled]), measures=("probe_accuracy",), probes=(probe,)))
+        assert sum(found) / len(found) < 0.45, probe
+
+
+def test_beyond_a_bound_only_some_samples_are_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    measures = ("functional_rank", "neural_collapse", "accuracy", "solution_rank")
+    whole = {row[:-1]: row.value for row in rows_of(measures=measures)}
+    monkeypatch.setattr(collect, "KEPT", 50)
+    thin = rows_of(measures=measures)
+    touched = {row.params for row in thin if row[:-1] not in whole}
+    assert touched == {"keep=0.99,samples=30", "part=nc4,samples=30"}
+    assert all(row.value == whole[row[:-1]] for row in thin if row[:-1] in whole), "the rest is of all samples"
+
+
+def test_a_label_the_net_has_no_class_for_is_said() -> None:
+    with pytest.raises(InputError, match="label 4, but the net tells 4 classes apart"):
+        rows_of((TRAIN[0], TRAIN[1] + 1))

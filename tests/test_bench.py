@@ -1,34 +1,42 @@
 """Both sides of every benchmark give the same answer, and a run in processes of its own works; no clock is asserted."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from thermocline import bench
-from thermocline.bench import case, worker
+from thermocline.bench import case, full, images, watching, worker
 from thermocline.spec import Failure, InputError
 
-TINY = 0.02
+CPU = torch.device("cpu")
+
+
+def tiny(name: str) -> float:
+    """A scale at which both sides take seconds: those meant for a GPU are smallest of all."""
+    return 0.02 if bench.BENCHES[name].cpu_scale > 1 else 0.004
 
 
 @pytest.mark.parametrize("name", bench.BENCHES)
 def test_both_sides_agree(name: str) -> None:
     one = bench.BENCHES[name]
-    inputs = one.inputs(TINY)
+    inputs = one.inputs(tiny(name))
     agree, difference = one.compare(one.ours(inputs), one.theirs(inputs))
     assert agree, difference
 
 
-@pytest.mark.parametrize("name", bench.BENCHES)
+@pytest.mark.parametrize("name", [name for name in bench.BENCHES if name != "scan-cached"])  # its inputs are scan-full's
 def test_inputs_are_the_same_in_every_process(name: str) -> None:
     """Else the two sides, each in its own process, would answer different questions."""
     one = bench.BENCHES[name]
-    first, again = (one.ours(one.inputs(TINY)) for _ in range(2))
-    assert all(np.array_equal(first[key], again[key]) for key in first)
+    first, again = (one.ours(one.inputs(tiny(name))) for _ in range(2))
+    assert all(np.array_equal(first[key], again[key]) for key in first if key != "share")  # of the time
 
 
 def test_a_difference_is_seen() -> None:
@@ -37,8 +45,54 @@ def test_a_difference_is_seen() -> None:
     assert compare(same, same) == (True, "rank equal, scores equal")
     assert compare(same, {**same, "rank": np.array(4)}) == (False, "rank within 1, scores equal")
     assert not compare(same, {**same, "scores": np.array([0.5, np.nan])})[0]
+    relative = case.within({"nc1": 1e-3}, relative=["nc1"])
+    assert relative({"nc1": np.array([5000.0])}, {"nc1": np.array([5001.0])})[0]
+    assert not relative({"nc1": np.array([0.5])}, {"nc1": np.array([0.501])})[0]
     logistic = bench.BENCHES["probes-logistic"]
     assert not logistic.compare({"accuracy": np.array([0.5, 0.8])}, {"accuracy": np.array([0.5, 0.9])})[0]
+
+
+def test_a_scan_that_differs_is_seen() -> None:
+    """Negative controls: what no float32 and no shuffle explains is a disagreement."""
+    accuracy = np.linspace(0.8, 0.3, 18) * np.ones((3, 1))
+    same = {name: np.ones(18) for name in ("rank", "stable_rank", "entropy_rank", "alignment", "neural_collapse")}
+    same |= {"accuracy": accuracy, "effective_depth": np.array([1 / 18]), "ood_drop": np.array([0.6, 0.6])}
+    assert full._agree(same, same)[0]
+    for name, value in same.items():
+        allowed = {"rank": 1, "accuracy": 0.008, "effective_depth": 1 / 18, "ood_drop": 0.015}.get(name, 5e-4)
+        assert full._agree(same, {**same, name: value + allowed})[0], name
+        assert not full._agree(same, {**same, name: value + 2.5 * allowed})[0], name
+
+
+def test_a_disturbed_training_is_seen() -> None:
+    loss = np.linspace(2.0, 1.0, 400)
+    same = {"loss": loss, "measurements": np.array(2), "exact": np.array(True)}
+    assert watching._undisturbed(same, same) == (True, "losses equal, watched at 2 of 400 steps")
+    moved = {**same, "loss": loss * (1 + 1e-6)}
+    assert not watching._undisturbed(moved, same)[0]  # a CPU repeats itself
+    gpu = {**same, "exact": np.array(False)}
+    assert watching._undisturbed({**gpu, "loss": moved["loss"]}, gpu)[0]
+    assert not watching._undisturbed({**gpu, "loss": loss + 0.05}, gpu)[0]
+
+
+def test_drawn_classes_can_be_told_apart_but_not_perfectly() -> None:
+    """Else equal accuracies would say nothing. A template matcher is the judge."""
+    train, test = images.draw(3, 2000, 500, classes=10, size=16)
+    means = torch.stack([train.images[train.labels == c].float().mean(0).flatten() for c in range(10)])
+    found = torch.cdist(test.images.float().flatten(1), means).argmin(1)
+    assert 0.3 < float((found == test.labels).float().mean()) < 0.95
+    assert train.images.float().std() > 10
+    other, _ = images.draw(4, 200, 50, classes=10, size=16, like=train)
+    assert torch.equal(other.mean, train.mean)
+    assert not torch.equal(other.images, train.images[:200])
+
+
+def test_the_full_scan_is_the_size_it_says() -> None:
+    """Only the sizes: at this scale nothing is run on a CPU."""
+    work = full.work(full.SMALL)
+    assert len(work.net.taps) == 18  # pyright: ignore[reportArgumentType]
+    assert (work.train.classes, work.train.images.shape[1:]) == (100, (3, 32, 32))
+    assert [len(split) for pair in ((work.train, work.test), *work.ood.values()) for split in pair] == 3 * [1000, 200]
 
 
 def test_the_registry_is_documented() -> None:
@@ -59,11 +113,27 @@ def test_a_tiny_run() -> None:
         assert one.ours_seconds > 0
         assert one.memory_ratio > 0
         assert one.note
+        assert f"1 thread, torch {torch.__version__}" in one.hardware
 
 
-def test_a_group_stands_for_its_benchmarks() -> None:
-    assert bench._select(["measure"]) == [name for name, one in bench.BENCHES.items() if one.group == "measure"]
-    assert bench._select(["neco", "measure"]) == bench._select(["measure"])
+def test_a_group_stands_for_those_of_its_benchmarks_that_can_run() -> None:
+    assert bench._select(["measure"], "cpu", 1.0) == [name for name, one in bench.BENCHES.items() if one.group == "measure"]
+    assert bench._select(["neco", "measure"], "cpu", 1.0) == bench._select(["measure"], "cpu", 1.0)
+    assert bench._select(["measure"], "cuda", 1.0) == ["spectrum-rank", "neural-collapse"]
+    assert bench._select(["full"], "cuda", 1.0) == bench._select(["full"], "cpu", 0.01) == ["scan-full", "scan-cached", "watch"]
+
+
+@pytest.mark.parametrize(
+    ("names", "device", "scale", "message"),
+    [
+        (["neco"], "cuda", 1.0, "bench neco compares with scikit-learn .* use --device cpu"),
+        (["scan-full"], "cpu", 1.0, "bench scan-full would take days on a CPU at scale 1: use --device cuda, or --scale 0.01"),
+        (["full"], "cpu", 0.02, "bench scan-full would take days on a CPU at scale 0.02"),
+    ],
+)
+def test_what_cannot_run_says_what_can(names: list[str], device: str, scale: float, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        bench._select(names, device, scale)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +145,8 @@ def test_a_group_stands_for_its_benchmarks() -> None:
         ({"names": ["auroc"], "repeat": 0}, "repeat must be at least 1"),
         ({"names": ["auroc"], "scale": 0.0}, "scale must be above 0"),
         ({"names": ["auroc"], "scale": float("nan")}, "scale must be above 0"),
+        ({"names": ["auroc"], "device": "cudda"}, "unknown device 'cudda'; did you mean 'cuda'?"),
+        ({"names": ["watch"]}, "bench watch would take days on a CPU at scale 1"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(options: dict, message: str) -> None:
@@ -82,9 +154,15 @@ def test_bad_input_is_refused_before_anything_runs(options: dict, message: str) 
         bench.run(**options)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_one_clear_line() -> None:
+    with pytest.raises(InputError, match="device 'cuda' was asked for, but torch sees no GPU here; use --device cpu"):
+        bench.run(["spectrum-rank"], device="cuda")
+
+
 def test_a_side_that_fails_says_so() -> None:
     with pytest.raises(Failure, match="bench nothing: the side 'ours' failed: KeyError: 'nothing'"):
-        bench._measured("nothing", "ours", 1, 0.01)
+        bench._measured("nothing", "ours", 1, 0.01, CPU)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can forget an earlier peak")
@@ -99,5 +177,43 @@ def test_memory_is_what_was_taken_after_the_peak_was_forgotten() -> None:
 
 def test_a_worker_leaves_answers_and_cost(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
-    worker.main("auroc", "theirs", "0.01", str(threads), str(tmp_path))
+    worker.main("auroc", "theirs", "0.01", str(threads), "cpu", str(tmp_path))
     assert {file.name for file in tmp_path.iterdir()} == {"answers.npz", "cost.json"}
+
+
+def test_inputs_of_every_kind_are_moved() -> None:
+    class Pair(NamedTuple):
+        net: nn.Module
+        rest: dict[str, list]
+
+    split, _ = images.draw(0, 20, 0, classes=2, size=16)
+    there = worker.moved(Pair(nn.BatchNorm1d(2), {"split": [split, (torch.zeros(2), None, 3)]}), "meta")
+    assert isinstance(there, Pair)
+    inside, (tensor, nothing, number) = there.rest["split"]
+    found = [inside.images, inside.labels, inside.mean, inside.std, tensor, *there.net.parameters()]
+    assert {one.device.type for one in found} == {"meta"}
+    assert (nothing, number) == (None, 3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", [name for name, one in bench.BENCHES.items() if "cuda" in one.devices])
+def test_a_tiny_run_on_a_gpu(name: str) -> None:
+    (one,) = bench.run([name], scale=0.01, repeat=1, device="cuda")
+    assert one.agree, one.difference
+    assert torch.cuda.get_device_name() in one.hardware
+
+
+def test_the_command_says_where_its_numbers_come_from(tmp_path: Path) -> None:
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+        arguments = [sys.executable, "-m", "thermocline", "bench", *words]
+        return subprocess.run(arguments, env=environment, cwd=tmp_path, capture_output=True, text=True)
+
+    done = command("spectrum-rank", "--scale", "0.01", "--repeat", "1", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert f"1 thread, torch {torch.__version__}, scale 0.01" in done.stdout
+    assert "spectrum-rank: numerical rank of a float32 matrix" in done.stdout
+    assert "--device" in command("--help").stdout
+    refused = command("scan-full")
+    assert refused.returncode == 2
+    assert "use --device cuda, or --scale 0.01" in refused.stderr

@@ -15,11 +15,12 @@ LEVELS = {
     1: ["geometry", "probes", "detect", "experiments"],
     2: ["nets", "data", "record"],
     3: ["train", "measure", "report"],
-    4: ["run", "scanner", "bench"],
-    5: ["cli"],
+    4: ["run", "scanner"],
+    5: ["bench"],
+    6: ["cli"],
 }
 LEVEL = {module: level for level, modules in LEVELS.items() for module in modules}
-LEVEL |= {"__main__": 6, "__init__": 6}
+LEVEL |= {"__main__": 7, "__init__": 7}
 MATHS = {"torch", "numpy", "jaxtyping"}
 CORE = MATHS | {"PIL", "pyarrow", "safetensors", "sklearn", "rich"}
 PAGES = {"pyarrow", "rich", "jinja2", "altair", "vl_convert"}

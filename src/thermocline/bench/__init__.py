@@ -1,7 +1,8 @@
 """The engine against the obvious code: same tensors, answers compared, time and peak memory as ratios.
 
 Each side of a benchmark runs in a process of its own, the sides taking turns, and is timed after a small warm-up run.
-Seconds are the least of the repeats, memory their median above what was resident when the inputs had been made.
+Seconds are the least of the repeats, memory their median above what was resident when the inputs had been made; on a GPU
+the device is waited for at both ends, and memory is what torch allocated there.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from thermocline import spec
-from thermocline.bench import arrays, network
+from thermocline.bench import arrays, full, network, watching
 from thermocline.bench.case import Answers, Case
+from thermocline.run import check_device, processor
 
-BENCHES: dict[str, Case] = {**arrays.CASES, **network.CASES}
+BENCHES: dict[str, Case] = {**arrays.CASES, **network.CASES, **full.CASES, **watching.CASES}
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Result:
-    """One benchmark. A ratio is theirs over ours: above 1 we win."""
+    """One benchmark, and the hardware it ran on. A ratio is theirs over ours: above 1 we win."""
 
     name: str
     ours_seconds: float
@@ -40,6 +43,7 @@ class Result:
     agree: bool
     difference: str
     note: str
+    hardware: str
 
     @property
     def memory_ratio(self) -> float:
@@ -54,32 +58,61 @@ class _Run:
     answers: Answers
 
 
-def run(names: Sequence[str], *, threads: int = 1, repeat: int = 3, scale: float = 1.0) -> Iterator[Result]:
+def run(
+    names: Sequence[str], *, threads: int = 1, repeat: int = 3, scale: float = 1.0, device: str = "cpu"
+) -> Iterator[Result]:
     """Run benchmarks, or groups of them, each as its result is asked for. `scale=1` is the published size."""
     for what, value in (("threads", threads), ("repeat", repeat)):
         if value < 1:
             raise spec.InputError(f"{what} must be at least 1, got {value}")
     if not 0 < scale < math.inf:
         raise spec.InputError(f"scale must be above 0 and finite, got {scale}")
-    chosen = _select(names)
-    return (_compare(name, threads, repeat, scale) for name in chosen)
+    place = check_device(device)
+    chosen = _select(names, place.type, scale)
+    return (_compare(name, threads, repeat, scale, place) for name in chosen)
 
 
-def _select(names: Sequence[str]) -> list[str]:
-    """The benchmarks behind names of benchmarks and groups, each once, in the registry's order."""
+def hardware(device: torch.device, threads: int) -> str:
+    """Where numbers come from, in words: a table pasted elsewhere must say so."""
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
+    return f"{processor()}, {threads} thread{'s' if threads > 1 else ''}, torch {torch.__version__}"
+
+
+def _select(names: Sequence[str], device: str, scale: float) -> list[str]:
+    """The benchmarks behind names of benchmarks and groups, each once, in the registry's order.
+
+    A benchmark named must be able to run here; of a group those that can do, one of them at least.
+    """
     groups = dict.fromkeys(case.group for case in BENCHES.values())
+    chosen: set[str] = set()
     for name in names:
         if name not in BENCHES and name not in groups:
             raise spec.unknown("bench", name, [*groups, *BENCHES])
-    return [name for name, case in BENCHES.items() if name in names or case.group in names]
+        members = [name] if name in BENCHES else [one for one, case in BENCHES.items() if case.group == name]
+        refusals = {one: _refusal(one, device, scale) for one in members}
+        if all(refusals.values()):
+            raise spec.InputError(str(refusals[members[0]]))
+        chosen |= {one for one, refusal in refusals.items() if refusal is None}
+    return [name for name in BENCHES if name in chosen]
 
 
-def _compare(name: str, threads: int, repeat: int, scale: float) -> Result:
+def _refusal(name: str, device: str, scale: float) -> str | None:
+    """Why a benchmark cannot run on a device at a scale, and what to change."""
+    case = BENCHES[name]
+    if device not in case.devices:
+        return f"bench {name} compares with {case.theirs_is}, which runs on {case.devices[0]}: use --device {case.devices[0]}"
+    if device == "cpu" and scale > case.cpu_scale:
+        return f"bench {name} would take days on a CPU at scale {scale:g}: use --device cuda, or --scale {case.cpu_scale:g}"
+    return None
+
+
+def _compare(name: str, threads: int, repeat: int, scale: float, device: torch.device) -> Result:
     case = BENCHES[name]
     runs: dict[str, list[_Run]] = {"ours": [], "theirs": []}
     for _ in range(repeat):
         for side, done in runs.items():
-            done.append(_measured(name, side, threads, scale))
+            done.append(_measured(name, side, threads, scale, device))
     seconds = {side: min(one.seconds for one in done) for side, done in runs.items()}
     memory = {side: statistics.median(one.peak_mb for one in done) for side, done in runs.items()}
     agree, difference = case.compare(runs["ours"][0].answers, runs["theirs"][0].answers)
@@ -93,13 +126,15 @@ def _compare(name: str, threads: int, repeat: int, scale: float) -> Result:
         agree,
         difference,
         f"{case.description}; against {case.theirs_is}",
+        hardware(device, threads),
     )
 
 
-def _measured(name: str, side: str, threads: int, scale: float) -> _Run:
+def _measured(name: str, side: str, threads: int, scale: float, device: torch.device) -> _Run:
     """One side, once, in a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "thermocline.bench.worker", name, side, str(scale), str(threads), folder]
+        options = [name, side, str(scale), str(threads), str(device), folder]
+        words = [sys.executable, "-m", "thermocline.bench.worker", *options]
         environment = {**os.environ, **dict.fromkeys(_THREADS, str(threads))}
         done = subprocess.run(words, env=environment, capture_output=True, text=True)
         if done.returncode:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from thermocline import detect, geometry, probes
 from thermocline.bench.case import Answers, Case, sized, within
@@ -34,12 +35,12 @@ def _spectrum_inputs(scale: float) -> Tensor:
 
 
 def _rank_from_moments(x: Tensor) -> Answers:
-    return {"rank": geometry.numerical_rank(Moments.of(x), **RANK).numpy()}
+    return {"rank": geometry.numerical_rank(Moments.of(x), **RANK).cpu().numpy()}
 
 
 def _rank_by_svd(x: Tensor) -> Answers:
     variance = torch.linalg.svdvals(x - x.mean(0)) ** 2
-    return {"rank": (variance > RANK["rtol"] * variance[0]).sum().numpy()}
+    return {"rank": (variance > RANK["rtol"] * variance[0]).sum().cpu().numpy()}
 
 
 class Layers(NamedTuple):
@@ -101,6 +102,7 @@ class Head(NamedTuple):
     features: Tensor
     labels: Tensor
     weight: Tensor
+    bias: Tensor | None = None
 
 
 def _head(scale: float) -> Head:
@@ -113,31 +115,32 @@ COLLAPSE = ("nc1", "nc1_trace", "nc2_equinorm", "nc2_equiangular", "nc3", "nc4")
 
 def _collapse_from_moments(head: Head) -> Answers:
     found = geometry.neural_collapse(*head, rtol=1e-3)
-    return {name: getattr(found, name).numpy() for name in COLLAPSE}
+    return {name: getattr(found, name).cpu().numpy() for name in COLLAPSE}
 
 
-def _collapse_by_class(head: Head) -> Answers:
+def collapse_by_class(head: Head) -> Answers:
     """One pass for the means and one for the scatter, a class at a time, in the features' own float32."""
-    features, labels, weight = head
-    means = torch.stack([features[labels == c].mean(0) for c in range(CLASSES)])
-    within_ = torch.zeros(WIDTH, WIDTH)
-    for c in range(CLASSES):
+    features, labels, weight, bias = head
+    classes, width = weight.shape
+    means = torch.stack([features[labels == c].mean(0) for c in range(classes)])
+    within_ = features.new_zeros(width, width)
+    for c in range(classes):
         moved = features[labels == c] - means[c]
         within_ += moved.T @ moved / len(features)
     centred = means - means.mean(0)
-    between = centred.T @ centred / CLASSES
+    between = centred.T @ centred / classes
     unit = centred / centred.norm(dim=1, keepdim=True)
-    angles = (unit @ unit.T + 1 / (CLASSES - 1))[~torch.eye(CLASSES, dtype=torch.bool)]
+    angles = (unit @ unit.T + 1 / (classes - 1))[~torch.eye(classes, dtype=torch.bool, device=weight.device)]
     norms = centred.norm(dim=1)
     values = (
-        torch.trace(within_ @ torch.linalg.pinv(between, rtol=1e-3, hermitian=True)) / CLASSES,
+        torch.trace(within_ @ torch.linalg.pinv(between, rtol=1e-3, hermitian=True)) / classes,
         within_.trace() / between.trace(),
         norms.std(correction=0) / norms.mean(),
         angles.abs().mean(),
         (weight / weight.norm() - centred / centred.norm()).square().sum(),
-        ((features @ weight.T).argmax(1) != torch.cdist(features, means).argmin(1)).float().mean(),
+        (functional.linear(features, weight, bias).argmax(1) != torch.cdist(features, means).argmin(1)).float().mean(),
     )
-    return {name: value.numpy() for name, value in zip(COLLAPSE, values)}
+    return {name: value.cpu().numpy() for name, value in zip(COLLAPSE, values)}
 
 
 class Detection(NamedTuple):
@@ -200,22 +203,22 @@ CASES = {
     ),
     "probes-ridge": Case(
         "measure", "ridge probes on 20 layers of 10,000 x 512, 100 classes", "scikit-learn RidgeClassifier, layer by layer",
-        _layers, _ridge_from_moments, _sklearn_ridge, within({"accuracy": 1e-3}),
+        _layers, _ridge_from_moments, _sklearn_ridge, within({"accuracy": 1e-3}), devices=("cpu",),
     ),
     "probes-logistic": Case(
         "measure", "the same ridge probes, in place of logistic ones", "scikit-learn LogisticRegression, layer by layer",
-        _layers, _ridge_from_moments, _sklearn_logistic, _no_worse,
+        _layers, _ridge_from_moments, _sklearn_logistic, _no_worse, devices=("cpu",),
     ),
     "neural-collapse": Case(
         "measure", "NC1 to NC4 of 50,000 x 512, 100 classes", "two loops over the classes, float32",
-        _head, _collapse_from_moments, _collapse_by_class, within(dict.fromkeys(COLLAPSE, 1e-3)),
+        _head, _collapse_from_moments, collapse_by_class, within(dict.fromkeys(COLLAPSE, 1e-3)),
     ),
     "neco": Case(
         "measure", "NECO fitted on 50,000 x 512, scoring 10,000", "scikit-learn StandardScaler and PCA(0.9)",
-        _detection, _neco, _sklearn_neco, within({"scores": 1e-6}),
+        _detection, _neco, _sklearn_neco, within({"scores": 1e-6}), devices=("cpu",),
     ),
     "auroc": Case(
         "measure", "AUROC of 1,000,000 scores", "scikit-learn roc_auc_score",
-        _scored, _auroc, _sklearn_auroc, within({"auroc": 1e-9}),
+        _scored, _auroc, _sklearn_auroc, within({"auroc": 1e-9}), devices=("cpu",),
     ),
 }  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,11 @@ Answers = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """Two ways to one answer. `inputs(scale)` is deterministic, so that both sides see the same tensors."""
+    """Two ways to one answer. `inputs(scale)` is deterministic and on the CPU, so that both sides see the same tensors.
+
+    `devices` are those on which both sides can run, `cpu_scale` the largest scale that ends within minutes on a CPU,
+    and `warm_up` the scale of the run before the timed one: it imports, and starts what libraries start on first use.
+    """
 
     group: str
     description: str
@@ -23,6 +28,9 @@ class Case:
     ours: Callable[[Any], Answers]
     theirs: Callable[[Any], Answers]
     compare: Callable[[Answers, Answers], tuple[bool, str]]
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    cpu_scale: float = math.inf
+    warm_up: float = 0.01
 
 
 def sized(full: int, scale: float, *, least: int) -> int:
@@ -34,15 +42,22 @@ def sized(full: int, scale: float, *, least: int) -> int:
     return max(round(full * scale), least)
 
 
-def within(tolerances: Mapping[str, float]) -> Callable[[Answers, Answers], tuple[bool, str]]:
-    """Agreement of every named answer within its own absolute tolerance; the text says how far apart they are.
+def within(
+    tolerances: Mapping[str, float], *, relative: Collection[str] = ()
+) -> Callable[[Answers, Answers], tuple[bool, str]]:
+    """Agreement of every named answer within its own tolerance; the text says how far apart they are.
+
+    A tolerance is absolute, or for the names in `relative` a fraction of theirs.
 
     >>> within({"rank": 0})({"rank": np.array([3])}, {"rank": np.array([3])})
     (True, 'rank equal')
     """
 
     def compare(ours: Answers, theirs: Answers) -> tuple[bool, str]:
-        gaps = {name: float(np.abs(np.subtract(ours[name], theirs[name], dtype=float)).max()) for name in tolerances}
+        gaps = {}
+        for name in tolerances:
+            gap = np.abs(np.subtract(ours[name], theirs[name], dtype=float))
+            gaps[name] = float((gap / np.abs(theirs[name]) if name in relative else gap).max())
         words = [f"{name} within {gap:.1g}" if gap else f"{name} equal" for name, gap in gaps.items()]
         # Not `gap > tolerance`: a NaN must not pass.
         return all(gaps[name] <= tolerances[name] for name in tolerances), ", ".join(words)

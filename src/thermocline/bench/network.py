@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from thermocline import data, measure, nets, spec
 from thermocline.bench.case import Answers, Case, sized, within
-from thermocline.measure.passes import BATCH, RIDGE
+from thermocline.measure.probing import RIDGE
+from thermocline.measure.subject import BATCH
 from thermocline.record import RANK, params
 
 Labelled = tuple[Tensor, Tensor]
@@ -120,9 +121,10 @@ CASES = {
     "scan": Case(
         "measure", "rank, probes, effective depth and OOD drop of a ResNet-20 on 4,000 + 1,000 images and as many others",
         "a script that runs the net again for each layer, svdvals and RidgeClassifier", _work, _scan, _layer_by_layer, AGREE,
+        devices=("cpu",),
     ),
     "scan-hooks": Case(
         "measure", "the same scan", "a script that hooks all layers in one run and keeps their features, then the same",
-        _work, _scan, _all_at_once, AGREE,
+        _work, _scan, _all_at_once, AGREE, devices=("cpu",),
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""One side of a benchmark in a process of its own, so that its memory is its own: NAME SIDE SCALE THREADS FOLDER."""
+"""One side of a benchmark in a process of its own, so that its memory is its own: NAME SIDE SCALE THREADS DEVICE FOLDER."""
 
 from __future__ import annotations
 
@@ -9,29 +9,64 @@ import re
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from thermocline import bench
+from thermocline.bench.case import Answers
+from thermocline.data import Split
 
-WARM_UP = 0.01  # scale of the run before the timed one: it imports, and starts what libraries start on first use
 
-
-def main(name: str, side: str, scale: str, threads: str, folder: str) -> None:
+def main(name: str, side: str, scale: str, threads: str, device: str, folder: str) -> None:
     """Time one call; leave its answers as arrays, and its seconds and memory as JSON."""
     torch.set_num_threads(int(threads))
     case = bench.BENCHES[name]
     way = case.ours if side == "ours" else case.theirs
-    way(case.inputs(min(WARM_UP, float(scale))))
-    inputs = case.inputs(float(scale))
+    way(moved(case.inputs(min(case.warm_up, float(scale))), device))
+    inputs = moved(case.inputs(float(scale)), device)
+    answers, seconds, peak = _on_cpu(way, inputs) if device == "cpu" else _on_cuda(way, inputs, device)
+    np.savez(Path(folder) / "answers.npz", **answers)  # pyright: ignore[reportArgumentType]
+    (Path(folder) / "cost.json").write_text(json.dumps({"seconds": seconds, "peak_mb": peak}))
+
+
+def moved(value: Any, device: str) -> Any:
+    """The inputs of a case on a device, whatever they are made of; numbers and words stay as they are.
+
+    >>> moved({"pair": (torch.zeros(2), 3)}, "meta")
+    {'pair': (tensor(..., device='meta', size=(2,)), 3)}
+    """
+    if isinstance(value, (Tensor, nn.Module, Split)):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: moved(part, device) for key, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        make = getattr(type(value), "_make", type(value))  # a NamedTuple takes its parts one by one
+        return make(moved(part, device) for part in value)
+    return value
+
+
+def _on_cpu(way: Callable[[Any], Answers], inputs: Any) -> tuple[Answers, float, float]:
     forget_peak()
     before, began = peak_mb(), time.perf_counter()
     answers = way(inputs)
-    seconds, after = time.perf_counter() - began, peak_mb()
-    np.savez(Path(folder) / "answers.npz", **answers)  # pyright: ignore[reportArgumentType]
-    (Path(folder) / "cost.json").write_text(json.dumps({"seconds": seconds, "peak_mb": after - before}))
+    seconds = time.perf_counter() - began
+    return answers, seconds, peak_mb() - before
+
+
+def _on_cuda(way: Callable[[Any], Answers], inputs: Any, device: str) -> tuple[Answers, float, float]:
+    """The same on a GPU, whose memory is counted by torch's allocator."""
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before, began = torch.cuda.memory_allocated(device), time.perf_counter()
+    answers = way(inputs)
+    torch.cuda.synchronize(device)
+    seconds = time.perf_counter() - began
+    return answers, seconds, (torch.cuda.max_memory_allocated(device) - before) / 1e6
 
 
 def forget_peak() -> None:

@@ -55,12 +55,13 @@ def test_batches_run_through_everything_once_in_order() -> None:
         next(split.batches(0))
 
 
-def test_take_augments_from_the_generator_alone() -> None:
+def test_take_augments_as_drawn() -> None:
     split, indices = rgb_split(), torch.arange(10)
-    first, again = (split.take(indices, augment="crop+flip", generator=seeded(1)).images for _ in range(2))
+    draws = data.draw("crop+flip", 10, size=(8, 8), generator=seeded(1))
+    first, again = (split.take(indices, augment="crop+flip", draws=draws).images for _ in range(2))
     assert torch.equal(first, again)
     assert not torch.equal(first, split.take(indices).images)
-    with pytest.raises(InputError, match="generator"):
+    with pytest.raises(InputError, match="draws"):
         split.take(indices, augment="flip")
 
 
@@ -73,25 +74,30 @@ def test_to_moves_every_tensor() -> None:
 SHAPES = [(64, 1, 16, 16), (65, 3, 32, 24), (33, 2, 5, 40)]
 
 
+def changed(images: torch.Tensor, how: str, seed: int = 0) -> torch.Tensor:
+    h, w = images.shape[2:]
+    return data.augment(images, how, draws=data.draw(how, len(images), size=(h, w), generator=seeded(seed)))
+
+
 def test_none_changes_nothing() -> None:
     images = noise(*SHAPES[0])
-    assert torch.equal(data.augment(images, "none", generator=seeded()), images)
+    assert torch.equal(changed(images, "none"), images)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_flip_mirrors_about_half_and_twice_is_nothing(shape: tuple[int, ...]) -> None:
     images = noise(*shape)
-    flipped = data.augment(images, "flip", generator=seeded())
+    flipped = changed(images, "flip")
     same, mirrored = (flipped == images).flatten(1).all(1), (flipped == images.flip(-1)).flatten(1).all(1)
     assert (same ^ mirrored).all()
     assert 0.2 < mirrored.double().mean() < 0.8
-    assert torch.equal(data.augment(flipped, "flip", generator=seeded()), images)
+    assert torch.equal(changed(flipped, "flip"), images)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_crop_cuts_a_window_of_the_padded_image(shape: tuple[int, ...]) -> None:
     images = noise(*shape)
-    cropped = data.augment(images, "crop", generator=seeded())
+    cropped = changed(images, "crop")
     assert cropped.shape == images.shape
     assert cropped.is_contiguous()
     (h, w), (down, right) = shape[2:], (max(1, side // 8) for side in shape[2:])
@@ -106,15 +112,15 @@ def test_crop_cuts_a_window_of_the_padded_image(shape: tuple[int, ...]) -> None:
 
 def test_crop_and_flip_are_both_done() -> None:
     images = noise(*SHAPES[1])
-    both, generator = data.augment(images, "crop+flip", generator=seeded()), seeded()
-    stages = data.augment(data.augment(images, "crop", generator=generator), "flip", generator=generator)
-    assert torch.equal(both, stages)
-    assert not torch.equal(both, data.augment(images, "crop+flip", generator=seeded(1)))
+    draws = data.draw("crop+flip", len(images), size=(32, 24), generator=seeded())
+    stages = data.augment(data.augment(images, "crop", draws=draws), "flip", draws=draws)
+    assert torch.equal(data.augment(images, "crop+flip", draws=draws), stages)
+    assert not torch.equal(stages, changed(images, "crop+flip", seed=1))
 
 
 def test_an_unknown_augmentation_is_named() -> None:
     with pytest.raises(InputError, match="did you mean 'crop\\+flip'"):
-        data.augment(noise(*SHAPES[0]), "crop-flip", generator=seeded())
+        changed(noise(*SHAPES[0]), "crop-flip")
 
 
 def test_like_takes_size_and_normalisation() -> None:

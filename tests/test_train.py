@@ -89,10 +89,27 @@ def test_training_learns_and_yields_where_asked(gen: torch.Generator) -> None:
 
 
 def test_every_epoch_visits_every_sample_once_in_a_new_order(gen: torch.Generator) -> None:
-    orders = [train._epoch_order(96, 0, epoch) for epoch in (0, 1)]
-    assert all(torch.equal(order.sort().values, torch.arange(96)) for order in orders)
-    assert not torch.equal(*orders)
-    assert torch.equal(orders[0], train._epoch_order(96, 0, 0))
+    net, split, recipe = small(), toy(gen), Train(batch=16, augment="crop+flip")
+    stepper, tables = train._Stepper(net, split, recipe, seed=0, state=train.State(net, recipe)), []
+    for step in (0, 6, 0):
+        stepper.prepare(step)
+        tables.append((stepper.order.flatten().clone(), stepper.draws.clone()))
+    assert all(torch.equal(order.sort().values, torch.arange(96)) for order, _ in tables)
+    assert not any(torch.equal(a, b) for a, b in zip(tables[0], tables[1]))
+    assert all(torch.equal(a, b) for a, b in zip(tables[0], tables[2]))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["mlp", "resnet8"])
+def test_a_replayed_step_is_the_eager_one(gen: torch.Generator, name: str, precision: str) -> None:
+    recipe = Train(epochs=5, batch=16, lr=0.1, augment="crop+flip", clip=1.0, weight_decay=1e-3, precision=precision)
+    split, found = toy(gen).to("cuda"), []
+    for graph in (False, True):
+        net = small(name).to("cuda")
+        run_to_end(net, split, recipe, graph=graph)
+        found.append(net.state_dict())
+    assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
 
 
 def test_schedules_by_hand() -> None:

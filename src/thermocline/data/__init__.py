@@ -1,7 +1,7 @@
 """Named data sets as uint8 images resident on a device, and adapters for what users have."""
 
-from thermocline.data.augmentation import augment
+from thermocline.data.augmentation import augment, draw
 from thermocline.data.sources import NAMES, check, load
 from thermocline.data.split import Batch, Split
 
-__all__ = ["NAMES", "Batch", "Split", "augment", "check", "load"]
+__all__ = ["NAMES", "Batch", "Split", "augment", "check", "draw", "load"]

@@ -58,15 +58,15 @@ class Split:
         *,
         dtype: torch.dtype = torch.float32,
         augment: str = "none",
-        generator: torch.Generator | None = None,
+        draws: Int[Tensor, "b 3"] | None = None,
     ) -> Batch:
-        """The samples at these indices, augmented, then normalised: (x / 255 - mean) / std."""
+        """The samples at these indices, augmented as drawn, then normalised: (x / 255 - mean) / std."""
         indices = indices.to(self.device, torch.int64)
         images = self.images[indices]
         if augment != "none":
-            if generator is None:
-                raise InputError(f"augment={augment!r} draws random numbers; give it a generator")
-            images = augmentation.augment(images, augment, generator=generator)
+            if draws is None:
+                raise InputError(f"augment={augment!r} needs draws, one row a sample: see data.draw")
+            images = augmentation.augment(images, augment, draws=draws)
         return Batch(self._normalise(images, dtype), self.labels[indices], indices)
 
     def batches(self, size: int, *, dtype: torch.dtype = torch.float32) -> Iterator[Batch]:

@@ -66,8 +66,11 @@ def test_a_scan_that_differs_is_seen() -> None:
 
 def test_a_disturbed_training_is_seen() -> None:
     loss = np.linspace(2.0, 1.0, 400)
-    same = {"loss": loss, "measurements": np.array(2), "exact": np.array(True)}
-    assert watching._undisturbed(same, same) == (True, "losses equal, watched at 2 of 400 steps")
+    same = {"loss": loss, "measurements": np.array(2), "share": np.array(0.02), "exact": np.array(True)}
+    assert watching._undisturbed(same, same) == (
+        True,
+        "losses equal, watched at 2 of 400 steps, 2.0% of the time by its own account",
+    )
     moved = {**same, "loss": loss * (1 + 1e-6)}
     assert not watching._undisturbed(moved, same)[0]  # a CPU repeats itself
     gpu = {**same, "exact": np.array(False)}

@@ -1,5 +1,7 @@
 """Detectors and their metrics against scikit-learn; ties, conventions and limits by hand."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from sklearn.preprocessing import StandardScaler
 
 from thermocline import detect
-from thermocline.moments import Moments
+from thermocline.moments import ClassMoments, Moments
 
 
 def features(gen: torch.Generator, n: int, d: int = 30, scale: float = 1.0) -> torch.Tensor:
@@ -36,6 +38,34 @@ def test_neco_is_scaler_then_pca(gen: torch.Generator, dim: float, factor: bool)
     scaled = scaler.transform(test.double().numpy())
     expected = np.linalg.norm(pca.transform(scaled), axis=1) / np.linalg.norm(scaled, axis=1)
     assert np.allclose(scores, expected * test_logits.amax(1).numpy() if factor else expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [0.9, 3])
+def test_neco_leaves_the_scale_of_a_feature_that_varies_by_rounding(dim: float) -> None:
+    """The mean of 0.1 is not 0.1: a standard deviation of 3e-17 is not one to divide by, whatever the way to it."""
+    rng = np.random.default_rng(0)
+    train, test = rng.normal(size=(5000, 6)), rng.normal(size=(50, 6))
+    train[:, 0], train[:, 1] = 0.1, 1e-9 * train[:, 1]
+    test[:, 0], test[:, 1] = 0.1 + 1e-9, 1e-9 * test[:, 1]
+    scaler = StandardScaler().fit(train)
+    pca = PCA(n_components=dim).fit(scaler.transform(train))
+    expected = np.linalg.norm(pca.transform(scaler.transform(test)), axis=1) / np.linalg.norm(scaler.transform(test), axis=1)
+    x, streamed, labelled = torch.from_numpy(train), Moments(6), ClassMoments(6, 3)
+    for batch in x.split(64):
+        streamed.update(batch)
+        labelled.update(batch, torch.arange(len(batch)) % 3)
+    assert streamed.covariance(ddof=0)[0, 0] > 0
+    for moments in (Moments.of(x), streamed, labelled.all):
+        detector = detect.NECO(dim=dim).fit_moments(moments)
+        assert np.allclose(detector.std, scaler.scale_, rtol=1e-9)
+        assert np.allclose(detector.score(torch.from_numpy(test), torch.empty(50, 0)), expected, rtol=1e-6)
+
+
+def test_neco_refuses_features_that_are_not_finite(gen: torch.Generator) -> None:
+    train = features(gen, 50)
+    train[3, 4] = torch.nan
+    with pytest.raises(ValueError, match="features that NECO is fitted to must not be NaN or infinite"):
+        detect.NECO().fit(train, torch.zeros(50, 2), torch.zeros(50, dtype=torch.int64))
 
 
 def test_neco_prefers_what_it_was_fitted_on(gen: torch.Generator) -> None:
@@ -103,7 +133,39 @@ def test_fpr_matches_the_roc_curve(seed: int, tpr: float) -> None:
 
 
 def test_scores_are_compared_in_the_wider_type() -> None:
-    assert detect.auroc(torch.tensor([1.0]), torch.tensor([1 + 1e-9], dtype=torch.float64)) == 0
+    one, more = torch.tensor([1.0]), torch.tensor([1 + 1e-9], dtype=torch.float64)
+    assert detect.auroc(one, more) == 0
+    assert detect.fpr_at_tpr(more, one, tpr=1.0, positive="id") == 0
+    assert detect.fpr_at_tpr(one, more, tpr=1.0, positive="id") == 1
+
+
+def test_infinite_and_whole_scores_have_their_place() -> None:
+    inside, outside = torch.tensor([torch.inf, 1.0]), torch.tensor([-torch.inf, 1.0])
+    assert detect.auroc(inside, outside) == 0.875
+    assert detect.fpr_at_tpr(inside, outside, tpr=1.0, positive="id") == 0.5
+    inside, outside = torch.tensor([3, 2], dtype=torch.uint8), torch.tensor([1, 2])
+    assert detect.auroc(inside, outside) == 0.875
+    assert detect.fpr_at_tpr(inside, outside, tpr=1.0, positive="ood") == 0.5
+
+
+def test_nan_and_missing_scores_are_refused() -> None:
+    good, bad, none = torch.tensor([0.0, 0.5]), torch.tensor([torch.nan, 1.0, 2.0]), torch.zeros(0)
+    for metric in (
+        detect.auroc,
+        functools.partial(detect.fpr_at_tpr, tpr=0.95, positive="id"),
+        functools.partial(detect.fpr_at_tpr, tpr=0.95, positive="ood"),
+    ):
+        for scores, message in ((bad, "must not be NaN"), (none, r"at least one score, got shape \(0,\)")):
+            with pytest.raises(ValueError, match=f"id_scores .*{message}"):
+                metric(scores, good)
+            with pytest.raises(ValueError, match=f"ood_scores .*{message}"):
+                metric(good, scores)
+
+
+@pytest.mark.parametrize("tpr", [0.0, -0.1, 1.01, 95.0, float("nan")])
+def test_a_share_of_positives_is_a_share(tpr: float) -> None:
+    with pytest.raises(ValueError, match="tpr is the share of positives to keep"):
+        detect.fpr_at_tpr(torch.ones(3), torch.zeros(3), tpr=tpr, positive="id")
 
 
 def test_which_side_is_positive_matters_and_must_be_said() -> None:

@@ -153,3 +153,63 @@ def test_the_convention_is_required() -> None:
         geometry.numerical_rank(torch.eye(3), of="logits", rtol=1e-3)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         geometry.rank_sweep(torch.eye(3), of="features")  # type: ignore[call-arg]
+
+
+def test_a_spectrum_is_sorted_first() -> None:
+    sigma = torch.tensor([1e-5, 1.0, 0.5])
+    assert geometry.singular_values(sigma).tolist() == sorted(sigma.tolist(), reverse=True)
+    assert int(geometry.numerical_rank(sigma, of="features", rtol=1e-3)) == 2
+    assert np.isclose(geometry.stable_rank(sigma), 1.25)
+    assert geometry.entropy_rank(sigma) == geometry.entropy_rank(sigma.sort().values)
+    assert torch.equal(sigma, torch.tensor([1e-5, 1.0, 0.5]))
+
+
+def test_whole_numbers_numpy_and_class_moments_are_clouds() -> None:
+    x = torch.tensor([[3, 0], [-3, 0], [0, 1], [0, -1], [3, 0]])
+    expected = np.linalg.svd(x.numpy() - x.double().numpy().mean(0), compute_uv=False)
+    for same in (x, x.numpy(), x.double().numpy(), ClassMoments.of(x.double(), torch.arange(5) % 2, classes=2)):
+        assert np.allclose(geometry.singular_values(same), expected)
+        assert int(geometry.numerical_rank(same, of="features", rtol=1e-3)) == 2
+    assert int(geometry.numerical_rank(np.array([1, 0, 7]), of="features", rtol=1e-3)) == 2
+
+
+MEASURES = {
+    "singular_values": geometry.singular_values,
+    "rank by SVD": lambda x: geometry.numerical_rank(x, of="features", rtol=1e-9),
+    "rank by Gram": lambda x: geometry.numerical_rank(x, of="covariance", rtol=1e-3, centered=False),
+    "stable_rank": geometry.stable_rank,
+    "entropy_rank": lambda x: geometry.entropy_rank(x, centered=False),
+}
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.filterwarnings("ignore:a tolerance of:UserWarning")
+def test_nan_and_infinity_have_no_rank(gen: torch.Generator, name: str, value: float) -> None:
+    for shape in ((9, 8), (60, 5), (5, 60)):
+        x = torch.randn(*shape, generator=gen)
+        x[2, 3] = value
+        classes = ClassMoments.of(x, torch.arange(len(x)) % 3, classes=3)
+        for cloud in (x, Moments.of(x), classes, x.flatten().abs() if value != -float("inf") else x.flatten()):
+            with pytest.raises(ValueError, match="must not be NaN or infinite"):
+                MEASURES[name](cloud)
+
+
+def test_vectors_and_moments_that_are_no_spectrum_are_refused() -> None:
+    with pytest.raises(ValueError, match="singular values, which are at least 0, got -2"):
+        geometry.stable_rank(torch.tensor([1.0, -2.0]))
+    for empty in (torch.zeros(0), Moments(3), Moments(0), ClassMoments(3, 2), np.zeros((0, 3))):
+        with pytest.raises(ValueError, match="at least one sample and one feature"):
+            geometry.entropy_rank(empty)
+
+
+@pytest.mark.parametrize("rtol", [0.0, -1e-3, 1.0, 50.0, float("nan")])
+def test_a_tolerance_is_a_fraction(rtol: float) -> None:
+    with pytest.raises(ValueError, match="rtol is a fraction of the largest singular value"):
+        geometry.numerical_rank(torch.eye(3), of="features", rtol=rtol)
+    with pytest.raises(ValueError, match="rtol is a fraction"):
+        geometry.rank_sweep(torch.eye(3), of="covariance", rtols=[0.1, rtol])
+    with pytest.raises(ValueError, match="rtol is a fraction"):
+        geometry.rank_sweep(torch.eye(3), of="covariance", rtols=[])
+    with pytest.raises(ValueError, match="rtol is a fraction of the largest eigenvalue"):
+        geometry.neural_collapse(torch.eye(3), torch.arange(3), torch.eye(3), rtol=rtol)

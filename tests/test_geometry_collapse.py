@@ -160,6 +160,25 @@ def test_classes_that_cannot_be_compared_are_refused() -> None:
         geometry.neural_collapse(features, labels, weight[:5])
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize(("index", "name"), [(0, "features"), (2, "the weight of the head"), (3, "the bias of the head")])
+def test_nan_and_infinity_are_not_collapse(index: int, name: str, value: float) -> None:
+    arguments = problem(0)
+    arguments[index].view(-1)[4] = value
+    with pytest.raises(ValueError, match=f"{name} must not be NaN or infinite"):
+        geometry.neural_collapse(*arguments)
+    features, labels, weight, _ = arguments
+    if index < 3:
+        with pytest.raises(ValueError, match=f"{name} must not be NaN or infinite"):
+            geometry.collapse_from_moments(ClassMoments.of(features, labels, classes=6), weight, nc4=torch.tensor(0.0))
+
+
+def test_nothing_is_nearest_to_nan() -> None:
+    for features, means in ((torch.eye(3), torch.eye(3) / 0), (torch.eye(3) * torch.nan, torch.eye(3))):
+        with pytest.raises(ValueError, match="features and class means must not be NaN or infinite"):
+            geometry.nearest_class_mean(features, means)
+
+
 def test_one_sample_a_class_has_no_scatter() -> None:
     _, _, weight, _ = problem(0)
     found = geometry.neural_collapse(weight, torch.arange(6), weight)

@@ -165,3 +165,18 @@ def test_gradient_rank_of_a_convolution_is_that_of_its_matrix(gen: torch.Generat
     assert layer.weight.grad is not None
     assert int(geometry.gradient_rank(layer.weight.grad, of="features", rtol=1e-6)) == 7
     assert int(geometry.gradient_rank(torch.zeros(7, 3, 2, 2), of="covariance", rtol=1e-3)) == 0
+
+
+def test_alignment_refuses_no_directions_and_what_is_not_finite() -> None:
+    for top in (0, -3):
+        with pytest.raises(ValueError, match=f"top is a number of directions, at least 1, got {top}"):
+            geometry.alignment(torch.eye(3), torch.eye(3), top=top)
+    bad = torch.eye(3)
+    bad[1, 2] = torch.nan
+    with pytest.raises(ValueError, match="the weight must not be NaN or infinite"):
+        geometry.alignment(bad, torch.eye(3))
+    for centered in (False, True):
+        with pytest.raises(ValueError, match="the activations, .* must not be NaN or infinite"):
+            geometry.alignment(torch.eye(3), bad, centered=centered)
+    with pytest.raises(ValueError, match="must not be NaN or infinite"):
+        geometry.gradient_rank(bad, of="features", rtol=1e-3)

@@ -187,3 +187,15 @@ def test_the_scale_refuses_the_impossible() -> None:
     for classes, probability in ((10, 0.1), (10, 1.0), (1, 0.5)):
         with pytest.raises(ValueError, match="chance|two classes"):
             geometry.circle_scale(classes, probability)
+
+
+def test_logits_that_are_not_numbers_are_refused() -> None:
+    bad = torch.eye(3)
+    bad[1, 2] = torch.nan
+    with pytest.raises(ValueError, match="logits must not be NaN or infinite"):
+        geometry.functional_rank(bad, torch.arange(3))
+    with pytest.raises(ValueError, match="must not be NaN or infinite"):
+        geometry.softmax_rank(bad, temperature=1.0, of="features", rtol=1e-3)
+    for sharp in (False, True):
+        with pytest.raises(ValueError, match="columns must be probability vectors"):
+            geometry.softmax_gap_bound(bad, sharp=sharp)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thermocline.moments import NARROW, STRIP, ClassMoments, Moments, class_means, grouped
+from thermocline.moments import NARROW, STRIP, ClassMoments, Moments, class_means, grouped, reals, require_finite
 
 
 def sample(seed: int, n: int = 41, d: int = 6) -> torch.Tensor:
@@ -87,6 +87,35 @@ def test_two_halves_merge_into_the_whole(gen: torch.Generator) -> None:
     empty.merge(left)
     assert left.count == empty.count == 90
     assert np.allclose(empty.covariance(ddof=0), np.cov(x.double().numpy(), rowvar=False, ddof=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("left", "right"), [(4, 1), (1, 4), (4, 0), (0, 4), (4, 4)])
+def test_states_with_room_for_unlike_numbers_of_classes_merge(gen: torch.Generator, left: int, right: int) -> None:
+    parts = [(torch.randn(30, 3, generator=gen) + 9, torch.arange(30) % max(classes, 1)) for classes in (left, right)]
+    one, other = (ClassMoments.of(*(t[: 30 * bool(c)] for t in part), classes=c) for part, c in zip(parts, (left, right)))
+    one.merge(other)
+    kept = [part for part, classes in zip(parts, (left, right)) if classes]
+    x, y = (torch.cat(tensors) for tensors in zip(*kept))
+    assert_same(one, ClassMoments.of(x, y, classes=4))
+    assert np.allclose(one.within, within_by_definition(x, y))
+    assert len(other.counts) == right
+
+
+def test_other_widths_are_refused_and_change_nothing() -> None:
+    for ours, theirs in ((10, 1), (1, 10)):
+        plain, labelled = Moments.of(torch.eye(10, ours)), ClassMoments.of(torch.eye(10, ours), torch.arange(10), classes=10)
+        x = torch.ones(10, theirs)
+        for refused in (
+            lambda plain=plain, x=x: plain.merge(Moments.of(x)),
+            lambda plain=plain, x=x: plain.merge(Moments(x.shape[1])),
+            lambda plain=plain, x=x: plain.update(x),
+            lambda labelled=labelled, x=x: labelled.merge(ClassMoments.of(x, torch.arange(10), classes=10)),
+            lambda labelled=labelled, x=x: labelled.update(x, torch.arange(10)),
+        ):
+            with pytest.raises(ValueError, match=rf"moments of width {ours}, which cannot take in .* \({theirs},\)"):
+                refused()
+        assert plain.count == labelled.count == 10
+        assert np.allclose(plain.second_moment(), torch.eye(10, ours).T @ torch.eye(10, ours))
 
 
 def test_within_and_between_by_definition(gen: torch.Generator) -> None:
@@ -260,6 +289,26 @@ def test_labels_out_of_range_are_refused(label: int) -> None:
         ClassMoments(4, 3).update(torch.ones(2, 4), torch.tensor([0, label]))
     with pytest.raises(ValueError, match=r"0\.\., got -1\.\.0"):
         grouped(torch.tensor([0, -1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_only_nan_and_infinity_are_not_finite(dtype: torch.dtype) -> None:
+    """Sums of the largest numbers overflow, and infinities of both signs cancel; neither misleads."""
+    largest = torch.finfo(dtype).max
+    require_finite(torch.tensor([[largest, largest], [-largest, largest]], dtype=dtype), "x")
+    require_finite(torch.zeros(0, 3, dtype=dtype), "x")
+    for bad in ([torch.nan, 1.0], [torch.inf, -torch.inf], [1.0, -torch.inf], [torch.inf]):
+        with pytest.raises(ValueError, match="^x must not be NaN or infinite$"):
+            require_finite(torch.tensor(bad, dtype=dtype), "x")
+
+
+def test_numbers_of_any_kind_are_read() -> None:
+    read_only = np.arange(3.0)
+    read_only.flags.writeable = False
+    for same in (torch.arange(3), range(3), (0, 1, 2), np.arange(3), np.arange(3.0)[::-1][::-1], read_only):
+        assert torch.equal(reals(same, "x"), torch.arange(3, dtype=torch.float64))
+    assert reals(np.ones(2, dtype=np.float32), "x").dtype == torch.float32
+    assert reals(half := torch.ones(2, dtype=torch.bfloat16), "x") is half
 
 
 def test_a_covariance_needs_samples() -> None:

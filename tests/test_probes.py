@@ -1,4 +1,4 @@
-"""Ridge and logistic probes against scikit-learn and plain torch; depth and drop by hand; negative controls."""
+"""Ridge and logistic probes against scikit-learn and plain torch; negative controls."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -371,21 +371,12 @@ def test_an_empty_or_spent_stream_is_an_error(gen: torch.Generator) -> None:
         probes.fit_probes(lambda: [({"x": torch.zeros(53, 0)}, data[1])], classes=5)
 
 
-@pytest.mark.parametrize(
-    ("accuracy", "threshold", "depth"),
-    [
-        ([0.1, 0.5, 1.0], 0.99, 1.0),
-        ([0.99, 0.5, 1.0], 0.99, 1 / 3),
-        ([0.989, 0.995, 1.0], 0.99, 2 / 3),
-        ([0.9, 0.2, 0.9], 0.95, 1 / 3),
-        ([0.4], 0.99, 1.0),
-    ],
-)
-def test_effective_depth_by_hand(accuracy: list[float], threshold: float, depth: float) -> None:
-    assert np.isclose(probes.effective_depth(torch.tensor(accuracy, dtype=torch.float64), threshold=threshold), depth)
-
-
-def test_ood_drop_by_hand() -> None:
-    assert probes.ood_drop(torch.tensor([0.2, 0.4, 0.8])) == 0
-    assert probes.ood_drop(torch.tensor([0.0, 0.0])) == 0
-    assert np.isclose(probes.ood_drop(torch.tensor([0.5, 0.8, 0.2])), 0.75)
+def test_ridge_refuses_what_has_no_answer() -> None:
+    x, y = torch.eye(3), torch.arange(3)
+    for alpha in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="alpha is a penalty of at least 0"):
+            probes.ridge_probe(ClassMoments.of(x, y, classes=3), alpha=alpha)
+    with pytest.raises(ValueError, match="these moments have seen none"):
+        probes.ridge_probe(ClassMoments(3, 2), alpha=1.0)
+    with pytest.raises(ValueError, match="must not be NaN or infinite"):
+        probes.ridge_probe(ClassMoments.of(x / 0, y, classes=3), alpha=1.0)

@@ -10,11 +10,11 @@ import math
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
 from thermocline import softmax
-from thermocline.moments import Moments, slices
+from thermocline.moments import Moments, reals, require_finite, slices
 
 
 class MSP:
@@ -63,9 +63,11 @@ class NECO:
         tensor([1., 1., 1., 1.], dtype=torch.float64)
         """
         covariance = moments.covariance(ddof=0)
-        std = covariance.diagonal().sqrt()
-        # scikit-learn's rule for a constant feature: leave its scale alone.
-        self.mean, self.std = moments.mean.clone(), torch.where(std > 0, std, 1.0)
+        require_finite(covariance, "the covariance of features that NECO is fitted to")
+        variance, rounding = covariance.diagonal(), moments.count * torch.finfo(covariance.dtype).eps
+        # scikit-learn's rule for a constant feature, one whose variance may be all rounding: leave its scale alone.
+        constant = variance <= rounding * variance + (rounding * moments.mean).square()
+        self.mean, self.std = moments.mean.clone(), variance.sqrt().where(~constant, 1.0)
         variance, axes = torch.linalg.eigh(covariance / torch.outer(self.std, self.std))
         variance, axes = variance.flip(0).clamp(min=0), axes.flip(1)
         self.axes, self.others = axes.tensor_split([self._count(variance)], 1)
@@ -94,37 +96,55 @@ class NECO:
         return min(int((explained < self.dim).sum()) + 1, len(variance))
 
 
-def auroc(id_scores: Float[Tensor, "n"], ood_scores: Float[Tensor, "m"]) -> Float[Tensor, ""]:
+def auroc(id_scores: Real[Tensor, "n"], ood_scores: Real[Tensor, "m"]) -> Float[Tensor, ""]:
     """The chance that a random ID sample scores above a random OOD sample, ties counting half.
 
         P(s_id > s_ood) + P(s_id = s_ood) / 2                                 [fawcett2006roc, Sec. 7]
 
+    A score may be infinite; NaN, or a side without samples, is an error.
+
     >>> auroc(torch.tensor([3.0, 2.0]), torch.tensor([1.0, 2.0]))
     tensor(0.8750, dtype=torch.float64)
     """
-    wide = torch.promote_types(id_scores.dtype, ood_scores.dtype)
-    ordered, scores = id_scores.to(wide).sort().values, ood_scores.to(wide).contiguous()
+    inside, scores = _comparable(id_scores, ood_scores)
+    ordered = inside.sort().values
     below_or_equal = torch.searchsorted(ordered, scores, right=True)
     below = torch.searchsorted(ordered, scores, right=False)
     return 1 - (below_or_equal + below).double().mean() / (2 * len(ordered))
 
 
 def fpr_at_tpr(
-    id_scores: Float[Tensor, "n"], ood_scores: Float[Tensor, "m"], *, tpr: float, positive: Literal["id", "ood"]
+    id_scores: Real[Tensor, "n"], ood_scores: Real[Tensor, "m"], *, tpr: float, positive: Literal["id", "ood"]
 ) -> Float[Tensor, ""]:
     """The share of negatives let through at the threshold that keeps a share `tpr` of the positives.
 
         FPR = mean(s_neg >= t),   t = the floor(tpr * n_pos)-th largest s_pos    [liang2018odin, Sec. 4]
 
     Libraries disagree on which side is positive, and the answers differ a lot: with "ood", scores are negated.
+    A score may be infinite; NaN, or a side without samples, is an error.
 
     >>> fpr_at_tpr(torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([0.0, 2.5]), tpr=0.75, positive="id")
     tensor(0.5000, dtype=torch.float64)
     """
     if positive not in ("id", "ood"):
         raise ValueError(f"positive must be 'id' or 'ood', got {positive!r}")
-    kept, other = (id_scores, ood_scores) if positive == "id" else (-ood_scores, -id_scores)
+    if not 0 < tpr <= 1:
+        raise ValueError(f"tpr is the share of positives to keep, in (0, 1], got {tpr}")
+    inside, outside = _comparable(id_scores, ood_scores)
+    kept, other = (inside, outside) if positive == "id" else (-outside, -inside)
     # 1e-9 absorbs the rounding of tpr * n (0.95 * 20 may fall just under 19).
     count = max(math.floor(tpr * len(kept) + 1e-9), 1)
     threshold = kept.topk(count).values[-1]
     return (other >= threshold).double().mean()
+
+
+def _comparable(id_scores: Tensor, ood_scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Both sides in the wider of their types, each with a score, and none of them NaN: it has no place in an order."""
+    inside, outside = reals(id_scores, "id_scores"), reals(ood_scores, "ood_scores")
+    wide = torch.promote_types(inside.dtype, outside.dtype)
+    for name, scores in (("id_scores", inside), ("ood_scores", outside)):
+        if scores.ndim != 1 or not len(scores):
+            raise ValueError(f"{name} must be a vector of at least one score, got shape {tuple(scores.shape)}")
+        if scores.max().isnan():
+            raise ValueError(f"{name} must not be NaN: how such a sample compares is not known")
+    return inside.to(wide).contiguous(), outside.to(wide).contiguous()

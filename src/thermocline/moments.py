@@ -1,16 +1,16 @@
 """Streaming sufficient statistics: one pass, float64, mergeable.
 
-NaN or infinity in the input propagates to every reader; a caller that wants an error checks before it updates.
+NaN or infinity in the input propagates to every reader; a caller that wants an error asks `require_finite`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
 STRIP = 256  # columns of a Gram computed at a time on a CPU, where its other half is mirrored and not computed
@@ -41,6 +41,7 @@ def grouped(labels: Int[Tensor, "b"], *, classes: int | None = None) -> Groups:
     >>> grouped(torch.tensor([2, 0, 2])).counts
     tensor([1., 0., 2.], dtype=torch.float64)
     """
+    require_labels(len(labels), labels)
     labels = labels.detach().long()
     ordered, order = labels.sort(stable=True)
     low, high = ordered[[0, -1]].tolist() if len(labels) else (0, -1)
@@ -66,19 +67,19 @@ def class_means(
     return counts, means
 
 
-def slices(x: Float[Tensor, "n d"], *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Some rows of a matrix at a time, in float64 and free to be overwritten, with the same rows of `others`.
+def slices(x: Float[Tensor, "n d"], *labels: Int[Tensor, "n"]) -> Iterator[tuple[Tensor, ...]]:
+    """Some rows of a matrix at a time, in float64 and free to be overwritten, with their labels, where given.
 
     All are copied to one buffer, good until the next: new memory for each would cost more than the copying.
 
     >>> [len(wide) for (wide,) in slices(torch.ones(2500, 2048))]
     [1024, 1024, 452]
     """
-    for other in others:
-        _require_equal(len(x), len(other))
+    for names in labels:
+        require_labels(len(x), names)
     rows = max(2 ** (21 if x.device.type == "cpu" else 24) // max(x.shape[1], 1), 1024)
     buffer = torch.empty(min(rows, len(x)), x.shape[1], dtype=torch.float64, device=x.device)
-    for part, *rest in zip(*(tensor.detach().split(rows) for tensor in (x, *others))):
+    for part, *rest in zip(*(tensor.detach().split(rows) for tensor in (x, *labels))):
         yield buffer[: len(part)].copy_(part), *rest
 
 
@@ -122,6 +123,7 @@ class Moments:
 
     def update(self, x: Float[Tensor, "b d"]) -> None:
         """Take in a batch."""
+        _require_width(len(self.mean), x)
         self._take(x.detach().to(torch.float64, copy=True))
 
     def _take(self, x: Tensor) -> None:
@@ -139,6 +141,7 @@ class Moments:
 
     def merge(self, other: Moments) -> None:
         """Take in everything another state has seen."""
+        _require_width(len(self.mean), other.scatter)
         if not other.count:
             return
         total = self.count + other.count
@@ -196,7 +199,8 @@ class ClassMoments:
         groups = labels if isinstance(labels, Groups) else grouped(labels, classes=len(self.counts))
         if groups.classes > len(self.counts):
             raise ValueError(f"there are {groups.classes} classes, and room for {len(self.counts)}: widen first")
-        _require_equal(len(x), len(groups.labels))
+        _require_width(len(self.within), x)
+        require_labels(len(x), groups.labels)
         self._take(x.detach().to(torch.float64, copy=True), groups)
 
     def _take(self, x: Tensor, groups: Groups) -> None:
@@ -218,11 +222,14 @@ class ClassMoments:
             self.means = torch.nn.functional.pad(self.means, (0, 0, 0, more))
 
     def merge(self, other: ClassMoments) -> None:
-        """Take in everything another state has seen."""
+        """Take in everything another state has seen, and make room for its classes."""
+        _require_width(len(self.within), other.within)
+        self.widen(len(other.counts))
         device = self.counts.device
         counts, means = other.counts.to(device), other.means.to(device)
-        weight = self.counts * counts / (self.counts + counts).clamp(min=1)
-        shift = (means - self.means) * weight.sqrt()[:, None]
+        before = self.counts[: len(counts)]
+        weight = before * counts / (before + counts).clamp(min=1)
+        shift = (means - self.means[: len(counts)]) * weight.sqrt()[:, None]
         self.within += other.within.to(device)
         self.within.addmm_(shift.T, shift)
         _join(self.counts, self.means, counts, means)
@@ -277,6 +284,47 @@ class ClassMoments:
         return centre, (self.means - centre) * weights.sqrt()[:, None]
 
 
+def reals(x: Real[Tensor, "..."] | Real[np.ndarray, "..."] | Sequence[int | float], what: str) -> Float[Tensor, "..."]:
+    """A tensor of floats as it is; integers, and numbers out of a list, in float64.
+
+    >>> reals([1, 2], "x"), reals(torch.tensor([0.5]), "x")
+    (tensor([1., 2.], dtype=torch.float64), tensor([0.5000]))
+    """
+    if not isinstance(x, Tensor):
+        array = np.require(x, requirements=["C", "W"])
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{what} must be real numbers, got {type(x).__name__} of {array.dtype}")
+        x = torch.from_numpy(array)
+    if x.is_complex():
+        raise TypeError(f"{what} must be real numbers, got {x.dtype}")
+    return x if x.is_floating_point() else x.double()
+
+
+def require_finite(x: Float[Tensor, "..."], what: str) -> None:
+    """Raise where there is NaN or infinity, which some devices would decompose or compare into numbers.
+
+    >>> require_finite(torch.tensor([1.0, torch.nan]), "x")
+    Traceback (most recent call last):
+    ValueError: x must not be NaN or infinite
+    """
+    # The least and the largest are NaN where any value is.
+    if x.numel() and not torch.stack(x.detach().aminmax()).isfinite().all():
+        raise ValueError(f"{what} must not be NaN or infinite")
+
+
+def require_labels(samples: int, labels: Tensor) -> None:
+    """Raise unless every sample has one label, an integer: one-hot rows are not.
+
+    >>> require_labels(3, torch.tensor([0, 1]))
+    Traceback (most recent call last):
+    ValueError: every sample needs a label: there are 3 samples and 2 labels
+    """
+    if labels.ndim != 1 or labels.is_floating_point():
+        raise ValueError(f"labels must be a vector of class indices, got {labels.dtype} of shape {tuple(labels.shape)}")
+    if samples != len(labels):
+        raise ValueError(f"every sample needs a label: there are {samples} samples and {len(labels)} labels")
+
+
 def _join(counts: Tensor, means: Tensor, more: Tensor, other: Tensor) -> None:
     """Take the counts and means of the first classes into those of all."""
     counts, means = counts[: len(more)], means[: len(more)]
@@ -300,9 +348,9 @@ def _add_gram(total: Tensor, rows: Tensor) -> None:
             total[stop:, start:stop] += strip[:, stop - start :].T
 
 
-def _require_equal(samples: int, labels: int) -> None:
-    if samples != labels:
-        raise ValueError(f"every sample needs a label: there are {samples} samples and {labels} labels")
+def _require_width(width: int, rows: Tensor) -> None:
+    if rows.ndim != 2 or rows.shape[1] != width:
+        raise ValueError(f"these are moments of width {width}, which cannot take in vectors of shape {tuple(rows.shape[1:])}")
 
 
 def _freedom(count: int, lost: int) -> int:

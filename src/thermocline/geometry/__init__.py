@@ -1,7 +1,8 @@
 """The shape of a cloud of vectors.
 
-Wherever `x` appears it is a matrix with samples in rows, the `Moments` of one, or its singular values
-already computed (a vector): the count of a tolerance sweep then costs one decomposition.
+Wherever `x` appears it is a matrix with samples in rows, the `Moments` or `ClassMoments` of one, or its singular
+values already computed (a vector): the count of a tolerance sweep then costs one decomposition. What is NaN, infinite
+or empty has no shape, and is an error.
 """
 
 from thermocline.geometry.collapse import NeuralCollapse as NeuralCollapse

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from thermocline.moments import ClassMoments, class_means, slices, subtract
+from thermocline.moments import ClassMoments, class_means, require_finite, slices, subtract
 
 
 class NeuralCollapse(NamedTuple):
@@ -43,16 +43,17 @@ def neural_collapse(
     m_c = mean_c - mean of the class means; Sigma_B = mean_c m_c m_c^T; Sigma_W pools samples (ddof 0); std has ddof 0;
     NC2 also for the rows of W. The pseudo-inverse drops eigenvalues of Sigma_B up to `rtol` of the largest (the
     convention of the rank of a covariance), where a cut at c - 1 would divide by noise in a rank-deficit net. A class
-    with one sample adds no scatter; equal class means give inf or nan; a class without a sample is an error.
+    with one sample adds no scatter; equal class means give inf or nan; a class without a sample is an error, as are
+    NaN or infinite features.
 
     >>> simplex = torch.eye(3) - 1 / 3
     >>> [round(abs(float(v)), 6) for v in neural_collapse(5 * simplex.repeat(4, 1), torch.arange(12) % 3, simplex)]
     [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
     counts, means = class_means(features, labels, classes=len(head_weight))
-    _require_classes(counts, means, head_weight)
+    _require_classes(counts, means, head_weight, rtol)
     between = _Between.of(means)
-    weight, bias = head_weight.detach().double(), 0.0 if head_bias is None else head_bias.detach().double()[:, None]
+    weight, bias = head_weight.detach().double(), _column(head_bias, len(head_weight))
     # With x = mean_y + e, w.x = w.e + w.mean_y, and x is closest to the mean of largest m.e + m.m_y - ||m||^2 / 2; e is
     # all that moves within a class, so one product of e with the head and the axes of the means gives NC1 and NC4.
     # Samples are its columns, which is the faster way round on a CPU.
@@ -81,7 +82,7 @@ def collapse_from_moments(
     >>> collapse_from_moments(moments, torch.tensor([[-1.0], [1.0]]), nc4=torch.tensor(0.0)).nc1_trace  # 1 / 2^2
     tensor(0.2500, dtype=torch.float64)
     """
-    _require_classes(moments.counts, moments.means, head_weight)
+    _require_classes(moments.counts, moments.means, head_weight, rtol)
     between, within = _Between.of(moments.means), moments.within_covariance(ddof=0)
     spread = ((between.axes @ within) * between.axes).sum(1)
     return _assemble(between, head_weight.detach().double(), spread=spread, trace=within.trace(), nc4=nc4.double(), rtol=rtol)
@@ -99,7 +100,9 @@ def nearest_class_mean(features: Float[Tensor, "n d"], class_means: Float[Tensor
     # ||h - m||^2 = ||h||^2 - 2 (h.m - ||m||^2 / 2), around the centre of the means so that a common offset cannot cancel.
     centre = means.mean(0)
     means = means - centre
-    return torch.addmm(means.square().sum(1), features.double() - centre, means.T, beta=-0.5).argmax(1)
+    closeness = torch.addmm(means.square().sum(1), features.double() - centre, means.T, beta=-0.5)
+    require_finite(closeness, "features and class means")
+    return closeness.argmax(1)
 
 
 def orthodev(
@@ -148,7 +151,18 @@ class _Between(NamedTuple):
         return products - products.diagonal()[:, None] / 2
 
 
-def _require_classes(counts: Tensor, means: Tensor, head_weight: Tensor) -> None:
+def _column(bias: Tensor | None, classes: int) -> Tensor | float:
+    if bias is None:
+        return 0.0
+    if bias.shape != (classes,):
+        raise ValueError(f"the head has {classes} rows but the bias has shape {tuple(bias.shape)}")
+    require_finite(bias, "the bias of the head")
+    return bias.detach().double()[:, None]
+
+
+def _require_classes(counts: Tensor, means: Tensor, head_weight: Tensor, rtol: float) -> None:
+    if not 0 < rtol < 1:
+        raise ValueError(f"rtol is a fraction of the largest eigenvalue, above 0 and below 1, got {rtol}")
     if len(head_weight) < 2:
         raise ValueError(f"neural collapse compares classes: the head needs two rows or more, got {len(head_weight)}")
     if head_weight.shape != means.shape:
@@ -156,6 +170,9 @@ def _require_classes(counts: Tensor, means: Tensor, head_weight: Tensor) -> None
     missing = (counts == 0).nonzero().flatten().tolist()
     if missing:
         raise ValueError(f"neural collapse needs samples of every class; {len(missing)} have none, the first is {missing[0]}")
+    require_finite(head_weight, "the weight of the head")
+    # The mean of a class is NaN or infinite where any of its features is.
+    require_finite(means, "features")
 
 
 def _assemble(between: _Between, weight: Tensor, *, spread: Tensor, trace: Tensor, nc4: Tensor, rtol: float) -> NeuralCollapse:

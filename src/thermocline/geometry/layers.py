@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from thermocline.geometry.spectra import GRAM_REACH, numerical_rank
-from thermocline.moments import Moments
+from thermocline.moments import Moments, require_finite
 
 
 class Alignment(NamedTuple):
@@ -38,12 +38,16 @@ def alignment(
     tensor([[0., 0.],
             [0., 1.]], dtype=torch.float64)
     """
+    if top < 1:
+        raise ValueError(f"top is a number of directions, at least 1, got {top}")
     flat = weight.detach().flatten(1)
     moments = activations if isinstance(activations, Moments) else Moments.of(activations)
     if flat.shape[1] != len(moments.mean):
         raise ValueError(f"the weight reads {flat.shape[1]} inputs but the activations have {len(moments.mean)} features")
-    reads = _weight_axes(flat.double(), top)
-    axes = _main_axes(moments.scatter if centered else moments.second_moment(), top)
+    gram = moments.scatter if centered else moments.second_moment()
+    require_finite(flat, "the weight")
+    require_finite(gram, "the activations, and their squares,")
+    reads, axes = _weight_axes(flat.double(), top), _main_axes(gram, top)
     cosines = (reads.T @ axes).abs()
     null = random_alignment(flat.shape[1], int(reads.any(0).sum() * axes.any(0).sum()))
     return Alignment(cosines.max(), cosines[0, 0], cosines, cosines.new_tensor(null))

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from thermocline.geometry.spectra import numerical_rank
+from thermocline.moments import require_finite, require_labels
 from thermocline.softmax import softmax
 
 
@@ -34,6 +35,8 @@ def functional_rank(
     """
     if not 0 < keep <= 1:
         raise ValueError(f"keep is the share of the accuracy to keep, in (0, 1], got {keep}")
+    require_labels(len(logits), labels)
+    require_finite(logits, "logits")
     wide = logits.detach().double()
     mean = wide.mean(0) if centered else torch.zeros_like(wide[0])
     axes = torch.linalg.eigh((wide - mean).T @ (wide - mean)).eigenvectors.flip(1)
@@ -85,7 +88,7 @@ def softmax_gap_bound(probabilities: Float[Tensor, "c n"], *, sharp: bool) -> Fl
     """
     s = probabilities.double()
     off, least = float((s.sum(0) - 1).abs().max()), float(s.min())
-    if off > torch.finfo(probabilities.dtype).eps ** 0.5 or least < 0:
+    if not (off <= torch.finfo(probabilities.dtype).eps ** 0.5 and least >= 0):  # NaN is neither
         problem = f"an entry is {least:.2g}" if least < 0 else f"a column sum is off by {off:.2g}"
         raise ValueError(f"columns must be probability vectors (if yours are in rows, transpose); {problem}")
     gram = s.T @ s

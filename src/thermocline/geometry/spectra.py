@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
-from thermocline.moments import Moments
+from thermocline.moments import ClassMoments, Moments, reals, require_finite
 
-Cloud = Float[Tensor, "n d"] | Float[Tensor, "k"] | Moments
+Cloud = Real[Tensor, "n d"] | Real[Tensor, "k"] | Real[np.ndarray, "n d"] | Real[np.ndarray, "k"] | Moments | ClassMoments
 
 # The rounding of a float64 Gram shows up at about 4e-8 of the largest singular value (sqrt of a few eps); from 1e-6 up
 # a count made from it can differ from that of an SVD only if a singular value lies within 0.1 % of the tolerance.
@@ -27,18 +28,20 @@ def singular_values(x: Cloud, *, centered: bool = True) -> Float[Tensor, "k"]:
 
     A matrix is decomposed directly, to full precision; from moments the eigenvalues of the float64 scatter are several
     times faster and resolve sigma_i / sigma_1 down to about 1e-7. Values that centring itself could leave behind by
-    rounding are 0, so a constant cloud has none.
+    rounding are 0, so a constant cloud has none. A vector is taken for singular values, and sorted.
 
     >>> singular_values(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     tensor([4.2426, 1.4142], dtype=torch.float64)
     """
-    if isinstance(x, Moments):
-        sigma = _gram_values(x.scatter if centered else x.second_moment())[: max(x.count, 1)]
-        return _above_rounding(sigma, x.mean, x.count) if centered else sigma
-    if x.ndim == 1:
-        return x.double()
-    wide, mean = _prepared(x, centered)
-    return _above_rounding(torch.linalg.svdvals(wide), mean, len(x))
+    cloud = _cloud(x)
+    if isinstance(cloud, Moments):
+        sigma = _gram_values(cloud.scatter if centered else cloud.second_moment())[: cloud.count]
+        return _above_rounding(sigma, cloud.mean, cloud.count) if centered else sigma
+    if cloud.ndim == 1:
+        return _spectrum(cloud)
+    wide, mean = _prepared(cloud, centered)
+    require_finite(wide, "the cloud")
+    return _above_rounding(torch.linalg.svdvals(wide), mean, len(wide))
 
 
 def numerical_rank(x: Cloud, *, of: Literal["features", "covariance"], rtol: float, centered: bool = True) -> Int[Tensor, ""]:
@@ -69,10 +72,13 @@ def rank_sweep(
     """
     if of not in ("features", "covariance"):
         raise ValueError(f"of must be 'features' or 'covariance', got {of!r}")
+    if not len(rtols) or not all(0 < rtol < 1 for rtol in rtols):
+        raise ValueError(f"rtol is a fraction of the largest singular value, above 0 and below 1, got {list(rtols)}")
     finest = math.sqrt(min(rtols)) if of == "covariance" else min(rtols)
-    if not isinstance(x, Tensor) or x.ndim == 2:
-        _warn_below_reach(finest, GRAM_REACH if isinstance(x, Moments) else torch.finfo(x.dtype).eps)
-    sigma = _countable_values(x, finest, centered)
+    cloud = _cloud(x)
+    if isinstance(cloud, Moments) or cloud.ndim == 2:
+        _warn_below_reach(finest, GRAM_REACH if isinstance(cloud, Moments) else torch.finfo(cloud.dtype).eps)
+    sigma = _countable_values(cloud, finest, centered)
     if of == "covariance":
         sigma = sigma.square()
     return (sigma > torch.tensor(rtols, dtype=sigma.dtype, device=sigma.device)[:, None] * sigma[0]).sum(1)
@@ -111,7 +117,28 @@ def _warn_below_reach(rtol: float, reach: float) -> None:
         warnings.warn(message, stacklevel=4)
 
 
-def _countable_values(x: Cloud, finest: float, centered: bool) -> Tensor:
+def _cloud(x: Cloud) -> Tensor | Moments:
+    """A matrix or a vector of floats, or moments, with something in it."""
+    if isinstance(x, ClassMoments):
+        x = x.all
+    cloud = x if isinstance(x, Moments) else reals(x, "a cloud")
+    shape = (cloud.count, len(cloud.mean)) if isinstance(cloud, Moments) else tuple(cloud.shape)
+    if len(shape) not in (1, 2):
+        raise ValueError(f"a cloud is a matrix with samples in rows, or a vector of singular values, got shape {shape}")
+    if 0 in shape:
+        raise ValueError(f"a spectrum needs at least one sample and one feature, got shape {shape}")
+    return cloud
+
+
+def _spectrum(sigma: Tensor) -> Tensor:
+    sigma = sigma.double().sort(descending=True).values
+    require_finite(sigma, "singular values")
+    if sigma[-1] < 0:
+        raise ValueError(f"a vector is taken for singular values, which are at least 0, got {sigma[-1]:g}")
+    return sigma
+
+
+def _countable_values(x: Tensor | Moments, finest: float, centered: bool) -> Tensor:
     """Singular values good enough to count at a tolerance, the fast way where it is one."""
     if isinstance(x, Tensor) and x.ndim == 2 and max(x.shape) >= 4 * min(x.shape) and finest >= 0.999 * GRAM_REACH:
         wide, mean = _prepared(x, centered)
@@ -121,14 +148,13 @@ def _countable_values(x: Cloud, finest: float, centered: bool) -> Tensor:
 
 
 def _prepared(x: Tensor, centered: bool) -> tuple[Tensor, Tensor]:
-    if x.numel() == 0:
-        raise ValueError(f"a spectrum needs at least one sample and one feature, got shape {tuple(x.shape)}")
     wide = x.double()
     mean = wide.mean(0) if centered else torch.zeros_like(wide[0])
     return wide - mean, mean
 
 
 def _gram_values(gram: Tensor) -> Tensor:
+    require_finite(gram, "the cloud, and its squares,")
     return torch.linalg.eigvalsh(gram).flip(0).clamp(min=0).sqrt()
 
 

@@ -7,15 +7,17 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
-from thermocline.moments import ClassMoments
+from thermocline.moments import ClassMoments, reals, require_finite
 from thermocline.probes.bank import Settings
 from thermocline.probes.learner import Learner
 
 K = TypeVar("K", bound=Hashable)
+Accuracies = Real[Tensor, "layers"] | Real[np.ndarray, "layers"] | Sequence[int | float]
 Stream = Iterable[tuple[Mapping[K, Float[Tensor, "b d"]], Int[Tensor, "b"]]]  # features by tap, and labels, in batches
 
 
@@ -37,7 +39,12 @@ def ridge_probe(moments: ClassMoments, *, alpha: float) -> Probe:
 
     The penalty is on the sum of squared errors, as in scikit-learn's Ridge; the intercept is not penalised.
     """
+    if not 0 <= alpha < math.inf:
+        raise ValueError(f"alpha is a penalty of at least 0, got {alpha}")
     every = moments.all
+    if not every.count:
+        raise ValueError("a probe needs samples, and these moments have seen none")
+    require_finite(every.scatter, "the scatter of features that a probe is fitted to")
     cross = moments.counts[:, None] * (moments.means - every.mean)
     regular = every.scatter + alpha * torch.eye(len(every.mean), dtype=torch.float64, device=every.mean.device)
     weight = torch.cholesky_solve(cross.T, torch.linalg.cholesky(regular)).T
@@ -96,7 +103,7 @@ def fit_probes(
     return {tap: _fit(learner, tap, score.index(max(score)), max(score)) for tap, score in scores.items()}
 
 
-def effective_depth(accuracy: Float[Tensor, "layers"], threshold: float = 0.99) -> Float[Tensor, ""]:
+def effective_depth(accuracy: Accuracies, threshold: float = 0.99) -> Float[Tensor, ""]:
     """The share of layers after which a probe is as good as at the last layer.
 
         kappa = min{l : a_l >= threshold * a_L} / L                           [masarczyk2025softmax, Sec. 2.1]
@@ -104,11 +111,14 @@ def effective_depth(accuracy: Float[Tensor, "layers"], threshold: float = 0.99) 
     >>> effective_depth(torch.tensor([0.2, 0.995, 0.9, 1.0]))
     tensor(0.5000)
     """
-    good = accuracy >= threshold * accuracy[-1]
-    return (good.int().argmax() + 1) / torch.tensor(float(len(accuracy)), device=accuracy.device)
+    if not 0 < threshold <= 1:
+        raise ValueError(f"threshold is a share of the last layer's accuracy, in (0, 1], got {threshold}")
+    by_layer = _by_layer(accuracy)
+    good = by_layer >= threshold * by_layer[-1]
+    return (good.int().argmax() + 1).to(by_layer.dtype) / len(by_layer)
 
 
-def ood_drop(accuracy: Float[Tensor, "layers"]) -> Float[Tensor, ""]:
+def ood_drop(accuracy: Accuracies) -> Float[Tensor, ""]:
     """How much of the best layer's OOD probe accuracy the last layer has lost.
 
         rho = (max_l a_l - a_L) / max_l a_l                                   [masarczyk2025softmax, Sec. 2.1]
@@ -116,9 +126,20 @@ def ood_drop(accuracy: Float[Tensor, "layers"]) -> Float[Tensor, ""]:
     >>> ood_drop(torch.tensor([0.2, 0.8, 0.4]))
     tensor(0.5000)
     """
-    best = accuracy.max()
+    by_layer = _by_layer(accuracy)
+    best = by_layer.max()
     # Where no layer gets anything right there is nothing to lose: 0, not 0 / 0.
-    return (best - accuracy[-1]) / best.clamp(min=torch.finfo(best.dtype).tiny)
+    return (best - by_layer[-1]) / best.clamp(min=torch.finfo(best.dtype).tiny)
+
+
+def _by_layer(accuracy: Accuracies) -> Tensor:
+    values = reals(accuracy, "accuracy")
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"accuracy must be a vector with one value a layer, got shape {tuple(values.shape)}")
+    require_finite(values, "accuracy")
+    if (values < 0).any():
+        raise ValueError(f"accuracy must be at least 0, got {values.min():g}")
+    return values
 
 
 def _fit(learner: Learner[K], tap: K, index: int, accuracy: float | None) -> Fit:

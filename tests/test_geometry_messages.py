@@ -1,0 +1,67 @@
+"""Types and shapes are checked at run time in tests only: what the maths says to a user, who has no such checks."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CLOUD = "ValueError: a cloud is a matrix with samples in rows, or a vector of singular values, got shape "
+INDICES = "ValueError: labels must be a vector of class indices, got "
+LABELS = "ValueError: every sample needs a label: there are 3 samples and "
+NUMBERS = "must be real numbers, got "
+ASKED = {
+    "geometry.numerical_rank(torch.ones(2, 3, 4), of='features', rtol=.1)": CLOUD + "(2, 3, 4)",
+    "geometry.stable_rank(torch.tensor(3.0))": CLOUD + "()",
+    "geometry.entropy_rank(torch.ones(3, 2, dtype=torch.complex64))": f"TypeError: a cloud {NUMBERS}torch.complex64",
+    "geometry.entropy_rank('spectrum')": f"TypeError: a cloud {NUMBERS}str of <U8",
+    "geometry.singular_values(None)": f"TypeError: a cloud {NUMBERS}NoneType of object",
+    "geometry.numerical_rank([[3, 0], [0, 1], [0, 0]], of='features', rtol=.1)": "2",
+    "geometry.neural_collapse(torch.eye(3), torch.eye(3).long(), torch.eye(3))": INDICES + "torch.int64 of shape (3, 3)",
+    "geometry.neural_collapse(torch.eye(3), torch.eye(3)[0], torch.eye(3))": INDICES + "torch.float32 of shape (3,)",
+    "geometry.neural_collapse(torch.eye(3), torch.arange(2), torch.eye(3))": LABELS + "2 labels",
+    "geometry.neural_collapse(torch.eye(3), torch.arange(3), torch.eye(3), torch.zeros(1))": (
+        "ValueError: the head has 3 rows but the bias has shape (1,)"
+    ),
+    "geometry.functional_rank(torch.eye(3), torch.eye(3).long())": INDICES + "torch.int64 of shape (3, 3)",
+    "geometry.functional_rank(torch.eye(3), torch.arange(1))": LABELS + "1 labels",
+    "Moments(3).update(torch.ones(3))": "ValueError: these are moments of width 3, which cannot take in vectors of shape ()",
+    "ClassMoments.of(torch.eye(3), torch.eye(3).long(), classes=3)": INDICES + "torch.int64 of shape (3, 3)",
+    "detect.auroc(torch.ones(3, 1), torch.ones(3))": (
+        "ValueError: id_scores must be a vector of at least one score, got shape (3, 1)"
+    ),
+    "detect.auroc([3.0, 2.0], [1, 2])": "0.875",
+    "detect.fpr_at_tpr([3.0, 2.0], 'abc', tpr=1.0, positive='id')": f"TypeError: ood_scores {NUMBERS}str of <U3",
+    "detect.fpr_at_tpr([3.0, 2.0], [1.0], tpr=.9, positive='in')": "ValueError: positive must be 'id' or 'ood', got 'in'",
+    "probes.effective_depth(torch.ones(2, 2))": (
+        "ValueError: accuracy must be a vector with one value a layer, got shape (2, 2)"
+    ),
+    "probes.ood_drop(['a', 'b'])": f"TypeError: accuracy {NUMBERS}list of <U1",
+}
+
+CODE = """
+import json, sys
+import torch
+from thermocline import detect, geometry, probes
+from thermocline.moments import ClassMoments, Moments
+
+def answer(question):
+    try:
+        return f"{eval(question).item():g}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+print(json.dumps([answer(question) for question in json.load(sys.stdin)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, str]:
+    asked = json.dumps(list(ASKED))
+    done = subprocess.run([sys.executable, "-c", CODE], input=asked, check=True, capture_output=True, text=True)
+    return dict(zip(ASKED, json.loads(done.stdout)))
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_a_wrong_question_has_a_clear_answer(answers: dict[str, str], question: str) -> None:
+    assert answers[question] == ASKED[question]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -92,6 +95,13 @@ def test_subsets_of_a_sorted_file_are_balanced_and_repeatable(tmp_path: Path) ->
     assert torch.equal(data.load(name, classes=3, train=30, test=7)[0].images, train.images)
 
 
+def test_larger_subsets_contain_smaller_ones_and_classes_are_the_first(tmp_path: Path) -> None:
+    name = sorted_set(tmp_path)
+    sets = [{int(image[0, 0, 0]) for image in data.load(name, train=count)[0].images} for count in (5, 12, 50, 200)]
+    assert all(small < large for small, large in itertools.pairwise(sets))
+    assert data.load(name, classes=3)[0].labels.unique().tolist() == [0, 1, 2]
+
+
 def test_asking_for_more_than_there_is_says_how_much_there_is(tmp_path: Path) -> None:
     name = sorted_set(tmp_path)
     assert "200" in refusal(name, train=201)
@@ -164,6 +174,7 @@ def test_copies_are_served_by_name(tmp_path: Path) -> None:
     archive(tmp_path, name="mine")
     assert data.load("cifar10", data_dir=tmp_path)[0].name == "cifar10"
     assert data.load("mine", data_dir=str(tmp_path))[0].classes == 2
+    assert "unknown data set" in refusal(str(tmp_path / "mine"), data_dir=tmp_path)  # a name, not a path
 
 
 def test_absent_copies_say_what_to_do(tmp_path: Path) -> None:
@@ -257,6 +268,19 @@ def test_train_and_test_folders_must_agree(tmp_path: Path) -> None:
     assert "'c' is in one of them only" in refusal(f"folder:{tmp_path}")
 
 
+def test_val_tests_where_there_is_no_test(tmp_path: Path) -> None:
+    two_classes(tmp_path / "train")
+    two_classes(tmp_path / "val")
+    (tmp_path / "val" / "b" / "4.png").unlink()
+    assert len(data.load(f"folder:{tmp_path}")[1]) == 9
+    two_classes(tmp_path / "test")
+    assert len(data.load(f"folder:{tmp_path}")[1]) == 10
+    alone = tmp_path / "alone"  # without train/, val is a class like any other
+    two_classes(alone)
+    (alone / "a").rename(alone / "val")
+    assert data.load(f"folder:{alone}")[0].classes == 2
+
+
 def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
     two_classes(tmp_path)
     bad = tmp_path / "a" / "3.png"
@@ -319,7 +343,11 @@ def test_check_agrees_with_load_and_reads_no_images(tmp_path: Path, monkeypatch:
 def test_every_listed_name_is_understood(tmp_path: Path) -> None:
     filled = {"runes:SEED": "runes:1", "arrays:FILE.npz": archive(tmp_path), "folder:DIR": f"folder:{tmp_path}"}
     two_classes(tmp_path)
-    for copy in ("cifar10", "cifar100", "svhn"):
+    table = pa.table({"image": [b"not looked at"], "label": [0]})
+    for split in ("train", "test"):
+        pq.write_table(table, tmp_path / f"{split}.parquet")
+    filled["parquet:DIR"] = f"parquet:{tmp_path}"
+    for copy in ("cifar10", "cifar100", "svhn", "imagenet", "imagenet100"):
         archive(tmp_path, name=copy)
     for pattern in data.NAMES:
         data.check(filled.get(pattern, pattern), data_dir=tmp_path)

@@ -22,7 +22,7 @@ LEVELS = {
 LEVEL = {module: level for level, modules in LEVELS.items() for module in modules}
 LEVEL |= {"__main__": 7, "__init__": 7}
 MATHS = {"torch", "numpy", "jaxtyping"}
-CORE = MATHS | {"PIL", "pyarrow", "safetensors", "sklearn", "rich"}
+CORE = MATHS | {"PIL", "pyarrow", "safetensors", "sklearn", "scipy", "rich"}
 PAGES = {"pyarrow", "rich", "jinja2", "altair", "vl_convert"}
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -91,3 +91,44 @@ def test_entropy_limits() -> None:
 def test_temperature_must_be_positive() -> None:
     with pytest.raises(ValueError, match="above 0"):
         softmax.softmax(torch.zeros(3), temperature=0.0)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_losses_by_their_formulas(gen: torch.Generator, temperature: float, smoothing: float) -> None:
+    logits, labels = 3 * torch.randn(7, 4, generator=gen, dtype=torch.float64), torch.tensor([0, 3, 1, 2, 2, 0, 1])
+    target = np.eye(4)[labels.numpy()] * (1 - smoothing) + smoothing / 4
+    options = {"temperature": temperature, "label_smoothing": smoothing}
+    log_p = scipy.special.log_softmax(logits.numpy() / temperature, axis=1)
+    assert float(softmax.tempered_cross_entropy(logits, labels, **options)) == pytest.approx(-(target * log_p).sum(1).mean())
+    brier = ((np.exp(log_p) - target) ** 2).sum(1).mean()
+    assert float(softmax.tempered_mse(logits, labels, **options)) == pytest.approx(brier)
+    unit = logits.numpy() / np.linalg.norm(logits.numpy(), axis=1, keepdims=True)
+    log_p = scipy.special.log_softmax(unit / temperature, axis=1)
+    assert float(softmax.logit_norm_cross_entropy(logits, labels, **options)) == pytest.approx(
+        -(target * log_p).sum(1).mean(), rel=1e-6
+    )
+
+
+def test_a_temperature_on_the_device_is_the_same_as_a_number(gen: torch.Generator) -> None:
+    logits, labels = torch.randn(9, 5, generator=gen), torch.arange(9) % 5
+    for loss in (softmax.tempered_cross_entropy, softmax.tempered_mse, softmax.logit_norm_cross_entropy):
+        assert torch.equal(loss(logits, labels, temperature=0.3), loss(logits, labels, temperature=torch.tensor(0.3)))
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e5])
+def test_temperatures_that_hold_a_target(gen: torch.Generator, scale: float) -> None:
+    logits = scale * torch.randn(40, 6, generator=gen, dtype=torch.float64)
+    for target in (0.01, 1.0, 50.0):
+        t = softmax.temperature_for_norm(logits, target)
+        assert float((logits / t).norm() / 40**0.5) == pytest.approx(target)
+    for target in (0.05, 0.9, 1.78):
+        t = softmax.temperature_for_entropy(logits, target)
+        assert float(softmax.entropy(logits, temperature=t).mean()) == pytest.approx(target, rel=1e-5)
+    with pytest.raises(ValueError, match="between 0 and 1.792"):
+        softmax.temperature_for_entropy(logits, 1.8)
+
+
+def test_logits_without_size_have_a_documented_temperature() -> None:
+    assert float(softmax.temperature_for_norm(torch.zeros(3, 4), 1.0)) == torch.finfo(torch.float32).tiny
+    assert float(softmax.temperature_for_entropy(torch.zeros(3, 4), 1.0)) > 0

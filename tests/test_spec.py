@@ -25,19 +25,28 @@ def test_keys_are_stable_across_versions() -> None:
 
 
 def test_every_setting_changes_the_key() -> None:
-    other = {"data.ood": ("digits",), "train.milestones": (0.3,), "measures": ("rank",), "train.nesterov": True}
-    words = {
-        "train.schedule": "step",
-        "train.augment": "flip",
-        "train.precision": "bfloat16",
+    other = {
+        "data.ood": ("digits",),
+        "train.milestones": (0.3,),
+        "measures": ("rank",),
+        "probes": ("logistic", "ridge"),
+        "train.nesterov": True,
         "data.name": "digits",
         "net.name": "resnet8",
-        "probes": ("logistic", "ridge"),
-        "train.momentum": 0.5,
     }
+    shares = ("train.momentum", "train.label_smoothing", "train.temperature_at", "data.label_noise")
+    bound = {"train.temperature_end": "linear", "train.temperature_target": "hold-norm"}  # needs its schedule, which needs it
+    types = {path: words for path, words, _, _ in spec.describe()}
     for path, value in spec.leaves(Run()):
-        new = other.get(path, words.get(path, (value or 3) + 1 if not isinstance(value, str | tuple) else None))
-        assert spec.replace(Run(), {path: new}).key != Run().key, path
+        changes = {path: 0.3 if path in shares else other.get(path)}
+        if changes[path] is None:
+            words = [word for word in types[path].split(" | ") if word != value]
+            changes[path] = words[0] if isinstance(value, str) else (value or 3) + 1
+        if path in bound:
+            changes["train.temperature_schedule"] = bound[path]
+        if path == "train.temperature_schedule":
+            changes[path] = "learned"
+        assert spec.replace(Run(), changes).key != Run().key, path
 
 
 @given(

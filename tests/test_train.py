@@ -1,14 +1,17 @@
 """The loop: the head-rescaling law, exact resume, schedules, and divergence."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from thermocline import nets, train
+from thermocline import data, nets, softmax, spec, train
 from thermocline.data import Split
-from thermocline.spec import Net, Train
+from thermocline.experiments import arms
+from thermocline.spec import Failure, InputError, Net, Train
+from thermocline.train.step import Step
 
 
 def toy(gen: torch.Generator, n: int = 96, classes: int = 6) -> Split:
@@ -22,6 +25,10 @@ def toy(gen: torch.Generator, n: int = 96, classes: int = 6) -> Split:
 def small(name: str = "mlp") -> nn.Module:
     net = Net("mlp", depth=4, width=24) if name == "mlp" else Net(name, width=4)
     return nets.build(net, classes=6, size=8, channels=1, seed=3)
+
+
+def plan(**settings: Any) -> Train:
+    return Train(**settings)
 
 
 def run_to_end(net: nn.Module, split: Split, recipe: Train, **options) -> list[int]:
@@ -90,9 +97,10 @@ def test_training_learns_and_yields_where_asked(gen: torch.Generator) -> None:
 
 def test_every_epoch_visits_every_sample_once_in_a_new_order(gen: torch.Generator) -> None:
     net, split, recipe = small(), toy(gen), Train(batch=16, augment="crop+flip")
-    stepper, tables = train._Stepper(net, split, recipe, seed=0, state=train.State(net, recipe)), []
-    for step in (0, 6, 0):
-        stepper.prepare(step)
+    state, tables = train.State(net, recipe), []
+    stepper = Step(split, recipe, seed=0, state=state)
+    for state.step in (0, 6, 0):
+        stepper.prepare()
         tables.append((stepper.order.flatten().clone(), stepper.draws.clone()))
     assert all(torch.equal(order.sort().values, torch.arange(96)) for order, _ in tables)
     assert not any(torch.equal(a, b) for a, b in zip(tables[0], tables[1]))
@@ -103,7 +111,7 @@ def test_every_epoch_visits_every_sample_once_in_a_new_order(gen: torch.Generato
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["mlp", "resnet8"])
 def test_a_replayed_step_is_the_eager_one(gen: torch.Generator, name: str, precision: str) -> None:
-    recipe = Train(epochs=5, batch=16, lr=0.1, augment="crop+flip", clip=1.0, weight_decay=1e-3, precision=precision)
+    recipe = plan(epochs=5, batch=16, lr=0.1, augment="crop+flip", clip=1.0, weight_decay=1e-3, precision=precision)
     split, found = toy(gen).to("cuda"), []
     for graph in (False, True):
         net = small(name).to("cuda")
@@ -147,3 +155,148 @@ def test_bfloat16_trains_float32_weights(gen: torch.Generator) -> None:
     assert all(parameter.dtype == torch.float32 for parameter in net.parameters())
     predicted = net.eval()(split.take(torch.arange(96)).images).argmax(1)
     assert (predicted == split.labels).double().mean() > 0.95
+
+
+@pytest.mark.parametrize("change", [{"optimizer": "adam"}, {"optimizer": "adamw"}, {"temperature_schedule": "learned"}])
+def test_other_optimisers_and_a_learned_temperature_resume_exactly(gen: torch.Generator, change: dict) -> None:
+    recipe = plan(epochs=3, batch=16, lr=0.01, weight_decay=1e-2, temperature=3.0, **change)
+    split, whole = toy(gen), small()
+    done = train.State(whole, recipe)
+    run_to_end(whole, split, recipe, state=done)
+    first = small()
+    state = train.State(first, recipe)
+    for step, _ in train.fit(first, split, recipe, seed=7, state=state, at=range(100)):
+        if step == 8:
+            break
+    saved = {key: value.clone() for key, value in state.tensors().items()}
+    second = small()
+    resumed = train.State(second, recipe)
+    resumed.restore(8, saved)
+    run_to_end(second, split, recipe, state=resumed)
+    assert all(torch.equal(value, resumed.tensors()[key]) for key, value in done.tensors().items())
+    with pytest.raises(Failure, match="another version wrote it"):
+        train.State(small(), recipe).restore(8, {key: value for key, value in saved.items() if key.startswith("net.")})
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+def test_optimisers_are_those_of_torch(gen: torch.Generator, name: str, kind: type) -> None:
+    split, net, plain = toy(gen), small().double(), small().double()
+    recipe = plan(
+        epochs=2, batch=96, lr=0.01, momentum=0.8, weight_decay=0.1, optimizer=name, schedule="constant", temperature=2.0
+    )
+    run_to_end(net, split, recipe)
+    optimizer = kind(plain.parameters(), lr=0.01, betas=(0.8, 0.999), weight_decay=0.1)
+    batch = split.take(torch.arange(96), dtype=torch.float64)
+    for _ in range(2):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(plain(batch.images) / 2, batch.labels).backward()
+        optimizer.step()
+    assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(net.parameters(), plain.parameters()))
+
+
+def test_temperature_is_head_rescaling_under_adam_too(gen: torch.Generator) -> None:
+    """Adam at T equals T = 1 with the head's weights and lr / T, as far as its eps allows [protocol 5.1]."""
+    hot, split, t = small().double(), toy(gen), 40.0
+    rescaled = small().double()
+    with torch.no_grad():
+        for parameter in rescaled.head.parameters():
+            parameter /= t
+    run_to_end(hot, split, plan(epochs=5, batch=16, lr=1e-3, optimizer="adam", temperature=t))
+    run_to_end(rescaled, split, plan(epochs=5, batch=16, lr=1e-3, optimizer="adam", head_lr=1 / t))
+    assert torch.allclose(hot.head.weight, rescaled.head.weight * t, rtol=1e-2, atol=1e-4)
+    assert torch.allclose(hot.layers[0].weight, rescaled.layers[0].weight, rtol=1e-2, atol=1e-4)
+
+
+def test_temperature_plans_by_hand() -> None:
+    common = {"epochs": 5, "temperature": 9.0, "temperature_end": 1.0}
+    plans = {
+        "linear": [9, 7, 5, 3, 1],
+        "cosine": [9, 7.828427, 5, 2.171573, 1],
+        "exponential": [9, 5.196152, 3, 1.732051, 1],
+        "step": [9, 9, 1, 1, 1],
+    }
+    for way, wanted in plans.items():
+        one = plan(**common, temperature_schedule=way, temperature_at=0.4)
+        assert [train.temperature(one, step, 1) for step in range(5)] == pytest.approx(wanted), way
+    back = plan(epochs=4, temperature=1.0, temperature_end=50.0, temperature_schedule="step", temperature_at=0.75)
+    assert [train.temperature(back, step, 2) for step in range(8)] == [1.0] * 6 + [50.0] * 2
+    assert train.temperature(plan(temperature=7.0), 3, 10) == 7.0
+
+
+def test_a_planned_temperature_is_the_one_trained_at(gen: torch.Generator) -> None:
+    split, net = toy(gen), small()
+    recipe = plan(epochs=2, batch=16, temperature=100.0, temperature_end=1.0, temperature_schedule="exponential")
+    state, seen = train.State(net, recipe), {}
+    for step, _ in train.fit(net, split, recipe, seed=0, state=state, at=range(13)):
+        seen[step] = float(state.temperature)
+    assert [seen[step + 1] for step in range(12)] == pytest.approx([train.temperature(recipe, step, 6) for step in range(12)])
+
+
+@pytest.mark.parametrize(("way", "target"), [("hold-norm", 0.7), ("hold-entropy", 1.1)])
+def test_a_held_target_is_held_at_every_step(gen: torch.Generator, way: str, target: float) -> None:
+    split, net = toy(gen), small()
+    recipe = plan(epochs=4, batch=96, lr=0.05, temperature_schedule=way, temperature_target=target)
+    state, logits, temperatures = train.State(net, recipe), None, []
+    for _ in train.fit(net, split, recipe, seed=0, state=state, at=range(5)):
+        if logits is not None:  # those the step just taken has seen
+            temperatures.append(float(state.temperature))
+            entropy = softmax.entropy(logits, temperature=temperatures[-1]).mean()
+            held = {"hold-norm": logits.norm() / (96**0.5 * temperatures[-1]), "hold-entropy": entropy}[way]
+            assert float(held) == pytest.approx(target, rel=1e-4)
+        logits = net(split.take(torch.arange(96)).images).detach()
+    assert len(set(temperatures)) == 4, "it moves"
+
+
+def test_an_entropy_that_cannot_be_held_is_said(gen: torch.Generator) -> None:
+    recipe = plan(temperature_schedule="hold-entropy", temperature_target=2.0)
+    with pytest.raises(InputError, match=r"cannot be held: 6 classes have at most 1.792"):
+        run_to_end(small(), toy(gen), recipe)
+
+
+@pytest.mark.parametrize("loss", ["mse", "logitnorm"])
+def test_other_losses_learn(gen: torch.Generator, loss: str) -> None:
+    split, net = toy(gen), small()
+    temperature = 0.1 if loss == "logitnorm" else 1.0
+    run_to_end(net, split, plan(epochs=15, batch=16, lr=0.05, loss=loss, label_smoothing=0.1, temperature=temperature))
+    predicted = net(split.take(torch.arange(96)).images).argmax(1)
+    assert (predicted == split.labels).double().mean() > 0.9
+
+
+def test_a_net_that_never_begins_to_learn_is_stopped(gen: torch.Generator) -> None:
+    recipe = plan(epochs=40, batch=16, lr=1e-6, temperature=1e4)
+    with pytest.raises(train.Diverged, match=r"at step 60 the loss is 1.79.* larger train.lr .* lower train.temperature"):
+        run_to_end(small(), toy(gen), recipe)
+    assert run_to_end(small(), toy(gen), plan(epochs=40, batch=16, lr=1e-6, temperature=1e4, patience=50))[-1] == 240
+
+
+def test_out_of_memory_names_a_batch_that_fits(gen: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, forward = small(), nets.MLP.forward
+
+    def crowded(self: nn.Module, images: torch.Tensor) -> torch.Tensor:
+        if len(images) > 5:
+            raise torch.OutOfMemoryError("no room")
+        return forward(self, images)
+
+    monkeypatch.setattr(nets.MLP, "forward", crowded)
+    with pytest.raises(Failure, match=r"out of memory at train.batch=16; train.batch=4 fits"):
+        run_to_end(net, toy(gen), Train(batch=16))
+
+
+def test_two_of_the_control_arms_are_one_run() -> None:
+    """100 steps in float64, momentum and weight decay included; the other arms are other runs."""
+    ends = []
+    before = torch.get_default_dtype()
+    for what in [spec.replace(arms.BASE, arm) for arm in arms.ARMS.values()]:
+        split, _ = data.load("runes", classes=100, size=16, train=1280, test=100)
+        torch.set_default_dtype(torch.float64)  # a head divided by 100 in float32 would be off by its rounding
+        net = nets.build(what.net, classes=100, size=16, channels=1, seed=what.seed)
+        torch.set_default_dtype(before)
+        start = net.layers[0].weight.detach().clone()
+        recipe = spec.replace(what, {"train.epochs": 10, "train.patience": 11}).train
+        assert run_to_end(net, split, recipe)[-1] == 100
+        logits = net(split.take(torch.arange(200), dtype=torch.float64).images).detach() / recipe.temperature
+        ends.append((logits, net.layers[0].weight.detach() - start))
+    for one, same in zip(*ends[:2]):
+        assert one.abs().max() > 1e-3, "nothing was trained: the test shows nothing"
+        assert torch.allclose(one, same, rtol=1e-10, atol=1e-10)
+    assert not any(torch.allclose(moved, ends[0][1], atol=1e-3) for _, moved in ends[2:])

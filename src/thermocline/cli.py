@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import sys
 import warnings
@@ -33,7 +34,8 @@ app = typer.Typer(
 )
 
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
-DataDir = Annotated[str | None, typer.Option(help="Where local copies of named data sets lie, as NAME.npz.")]
+DataDir = Annotated[str | None, typer.Option(help="Where local copies of named data sets lie (see: thermocline list data).")]
+Download = Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn into --data-dir if missing.")]
 
 
 def main() -> None:
@@ -83,6 +85,7 @@ def train(
     ] = None,
     to: Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")] = None,
     data_dir: DataDir = None,
+    download: Download = False,
     device: Device = "auto",
 ) -> None:
     """Train one net at a temperature, measuring as it goes. The same command continues an interrupted run."""
@@ -92,6 +95,7 @@ def train(
     what = spec.parse(spec.replace(what, {"data.ood": tuple(ood or ())}), set_ or ())
     from thermocline.run import follow
 
+    _fetch({what.data.name, *what.data.ood}, data_dir, download)
     directory = to or Path("runs") / what.name
     _show(follow(what, directory, device=device, data_dir=data_dir), again="the same command")
     _conclude([directory], directory / "report.html")
@@ -105,17 +109,21 @@ def sweep(
     jobs: Annotated[int, typer.Option(help="Runs side by side.", min=1)] = 1,
     to: Annotated[Path, typer.Option("--out", help="Folder for the runs and their report.")] = Path("runs"),
     data_dir: DataDir = None,
+    download: Download = False,
     device: Device = "auto",
 ) -> None:
     """Train many nets: an experiment's, or every combination of the values given. The same command goes on where it stopped."""
-    runs = [spec.parse(run, set_ or ()) for run in (_experiment(experiment).RUNS if experiment else [spec.Run()])]
+    axes = []
     for text in over or ():
         path, equals, values = text.partition("=")
         if not (equals and values):
             raise InputError(f"--over {text!r} names no values; write path=a,b,c, e.g. train.temperature=1,10,100")
-        runs = [spec.parse(run, [f"{path}={value}"]) for run in runs for value in values.split(",")]
+        axes.append([f"{path}={value}" for value in values.split(",")])
+    base = _experiment(experiment).RUNS if experiment else [spec.Run()]
+    runs = [spec.parse(run, [*(set_ or ()), *point]) for run in base for point in itertools.product(*axes)]
     from thermocline.run import follow_all
 
+    _fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
     try:
         _show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
     finally:
@@ -135,6 +143,7 @@ def scan(
     probe: Annotated[list[str] | None, typer.Option(help=f"Linear probe to train: {PROBES}; may be repeated.")] = None,
     to: Annotated[Path, typer.Option("--out", help="Folder for the rows and the report.")] = Path("scan"),
     data_dir: DataDir = None,
+    download: Download = False,
     device: Device = "auto",
 ) -> None:
     """Measure a classifier of your own at every weight layer: ranks, probes, collapse, detection, in one pass."""
@@ -146,6 +155,7 @@ def scan(
     from thermocline.scanner import scan as scan_model
 
     place = check_device(device)
+    _fetch({data, *(ood or ())}, data_dir, download)
     train, test = sets.load(data, device=place, data_dir=data_dir)
     others = {name: sets.load(name, like=train, device=place, data_dir=data_dir) for name in ood or ()}
     net = _module(make, model, weights).to(place)
@@ -153,6 +163,18 @@ def scan(
     result = scan_model(net, train, test, others, **options, progress=True)
     result.save(to)
     _conclude([to], to / "report.html")
+
+
+def _fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
+    """Download those named sets that can be and are not there, if that was asked for."""
+    if not wanted:
+        return
+    if data_dir is None:
+        raise InputError("--download needs to know where to: give --data-dir DIR")
+    from thermocline import data
+
+    for name in sorted(names & data.DOWNLOADS.keys()):
+        data.download(name, data_dir)
 
 
 def _callable(words: str) -> Any:

@@ -76,7 +76,7 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
         raise InputError("measures is empty: name at least one (see: thermocline list measures), or 'all'")
     if not what.probes:
         raise InputError("probes is empty: name at least one, such as ridge or logistic")
-    if what.train.batch == 1 and what.net.name in nets.RESNETS:
+    if what.train.batch == 1 and what.net.name in nets.BATCH_NORMED:
         raise InputError(f"{what.net.name} has batch normalisation, which needs a train.batch of at least 2")
     check_device(device)
 
@@ -107,7 +107,11 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
     net = nets.build(what.net, classes=train_on.classes, size=train_on.size, channels=train_on.channels, seed=what.seed)
     if device.type == "cuda":
         net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]  the layout tensor cores read
-    state = train.State(net.to(device), what.train)
+    net.to(device)
+    if what.net.logit_norm_init is not None:
+        some = torch.arange(0, len(train_on), max(len(train_on) // 1000, 1))
+        nets.set_logit_norm(net, train_on.take(some).images, what.net.logit_norm_init)
+    state = train.State(net, what.train)
     total = train.total_steps(what.train, len(train_on))
     snapshots = train.snapshot_steps(what.train, total)
     others = {f"{name}/{part}": split for name, pair in ood.items() for part, split in zip(("train", "test"), pair)}
@@ -117,7 +121,7 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
     for step, _ in train.fit(net, train_on, what.train, seed=what.seed, state=state, at=often):
         if step in snapshots and not log.recorded(step):
             yield tell("measuring", step, total)
-            log.append(step, _measure(what, net, train_on, test_on, ood, step, total))
+            log.append(step, _measure(what, state, train_on, test_on, ood, final=step == total))
         if step and (step in snapshots or time.monotonic() - saved > SAVE_SECONDS):
             log.save(step, state.tensors())
             saved = time.monotonic()
@@ -126,12 +130,13 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
     log.finish(snapshots)
 
 
-def _measure(what: spec.Run, net: Any, train_on: Any, test_on: Any, ood: Any, step: int, total: int) -> list[record.Row]:
-    options = {"temperature": what.train.temperature, "measures": what.measures, "probes": what.probes, "final": step == total}
+def _measure(what: spec.Run, state: train.State, train_on: Any, test_on: Any, ood: Any, *, final: bool) -> list[record.Row]:
+    """The rows of a snapshot, at the temperature training is at."""
+    options = {"temperature": float(state.temperature), "measures": what.measures, "probes": what.probes, "final": final}
     try:
-        return measure.measure(net, train_on, test_on, ood, **options)
+        return measure.measure(state.net, train_on, test_on, ood, **options)
     except spec.Failure as error:
-        raise train.Diverged(train.hint(what.train, f"at step {step} {error}")) from None
+        raise train.Diverged(train.hint(what.train, f"at step {state.step} {error}")) from None
 
 
 def _resume(log: record.Record, state: train.State, snapshots: list[int]) -> None:
@@ -264,8 +269,9 @@ def _load(
     wanted: spec.Data, device: torch.device, data_dir: str | None
 ) -> tuple[data.Split, data.Split, dict[str, tuple[data.Split, data.Split]]]:
     places: Mapping[str, Any] = {"device": device, "data_dir": data_dir}
+    harder = {"imbalance": wanted.imbalance, "label_noise": wanted.label_noise}
     train_on, test_on = data.load(
-        wanted.name, classes=wanted.classes, size=wanted.size, train=wanted.train, test=wanted.test, **places
+        wanted.name, classes=wanted.classes, size=wanted.size, train=wanted.train, test=wanted.test, **harder, **places
     )
     return train_on, test_on, {name: data.load(name, like=train_on, **places) for name in wanted.ood}
 

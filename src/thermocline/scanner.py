@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from thermocline import measure, record, report
 from thermocline.data import Split
 from thermocline.measure import source
+from thermocline.measure.collect import Spread
 from thermocline.nets import Tap
 from thermocline.spec import Data, InputError, Net, Probe, Run, Train
 
@@ -103,13 +104,12 @@ def scan(
     effective depth. `logits` picks the logits from what the model returns. The model's modes and hooks and all random
     states are as before.
     """
-    net = getattr(model, "_orig_mod", model)  # hooks set after a model was compiled never fire: read the one inside
-    if next(net.parameters(), None) is None:
-        raise InputError(f"{type(net).__name__} has no parameters: there is nothing to measure")
+    net = _inner(model)
+    measure.check_sets(ood or {})
     data = Data(train.name if isinstance(train, Split) else "data", ood=tuple(ood or ()))
     what = Run(data, Net(name or type(net).__name__), Train(temperature=temperature), probes=tuple(probes))
-    with _random_states_kept():
-        taps = tuple(taps) or getattr(net, "taps", ()) or _find(net, train, logits, pattern, tokens)
+    with _random_states_kept(train, test, *(split for pair in (ood or {}).values() for split in pair)):
+        taps = _taps(net, taps) or _find(net, train, logits, pattern, tokens)
         began = time.monotonic()
         rows = measure.measure(
             net,
@@ -128,6 +128,25 @@ def scan(
             "measures": {one: measure.MEASURES[one].explain() for one in measure.select(measures)},
         }
         return Scan(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, rows)]), True))
+
+
+def _inner(model: nn.Module) -> nn.Module:
+    """The net itself: hooks set after a model was compiled never fire, so read the one inside."""
+    net = getattr(model, "_orig_mod", model)
+    if not isinstance(net, nn.Module):
+        raise InputError(f"the model must be a torch.nn.Module, got a {type(net).__name__}")
+    if next(net.parameters(), None) is None:
+        raise InputError(f"{type(net).__name__} has no parameters: there is nothing to measure")
+    return net
+
+
+def _taps(net: nn.Module, given: Sequence[Tap]) -> tuple[Tap, ...]:
+    """The taps given, or those the net declares, if that is what its attribute of that name holds."""
+    if wrong := [tap for tap in given if not isinstance(tap, Tap)]:
+        raise InputError(f"taps are made by nets.Tap(path, view=...), the head last; got {wrong[0]!r}")
+    declared = getattr(net, "taps", ())
+    own = isinstance(declared, (tuple, list)) and all(isinstance(tap, Tap) for tap in declared)
+    return tuple(given) or (tuple(declared) if own else ())
 
 
 def _find(net: nn.Module, data: Any, logits: Any, pattern: str, tokens: Literal["mean", "cls"]) -> tuple[Tap, ...]:
@@ -162,24 +181,32 @@ class Watch:
         name: str | None = None,
         writer: Any = None,
     ) -> None:
-        if every < 1:
-            raise InputError(f"every must be at least 1 step, got {every}")
-        self.net = getattr(model, "_orig_mod", model)
+        for what, value in (("every", every), ("samples", samples)):
+            if value < 1:
+                raise InputError(f"{what} must be at least 1, got {value}")
+        self.net, self.outer = _inner(model), model
         self.every, self.writer = every, writer
         self.spent, self.count, self._measuring = 0.0, 0, False
-        with _random_states_kept():
+        names = measure.select(measures)
+        if lacking := [name for name in names if measure.MEASURES[name].needs & {"probes", "ood"}]:
+            raise InputError(f"{lacking[0]} needs test or other data, which a Watch has none of: use scan")
+        self.began = time.monotonic()
+        with _random_states_kept(data):
             self._sample = _sample(data, self.net, samples)
-            taps = tuple(taps) or getattr(self.net, "taps", ()) or _find(self.net, self._sample, logits, "*", "mean")
-        self._options = {"temperature": temperature, "measures": tuple(measures), "taps": taps, "logits": logits}
-        measure.select(self._options["measures"])
+            taps = _taps(self.net, taps) or _find(self.net, self._sample, logits, "*", "mean")
+        self._options = {"temperature": temperature, "measures": names, "taps": taps, "logits": logits}
         self._what = Run(Data("data"), Net(name or type(self.net).__name__), Train(temperature=temperature))
         self._seen: dict[int, list[record.Row]] = {}
         self._closing = contextlib.ExitStack()
         self._log = self._closing.enter_context(record.open_run(directory, self._what)) if directory is not None else None
-        self.began = time.monotonic()
+        if self._log is not None and (self._log.finished or self._log.recorded(0)):
+            self._closing.close()
+            raise InputError(f"{directory} holds an earlier watch; choose another directory")
+        self.spent = time.monotonic() - self.began
 
     def __enter__(self) -> Watch:
-        self._closing.callback(self.net.register_forward_pre_hook(self._count).remove)
+        # On what the user calls: a compiled net does not call the hooks of the one inside.
+        self._closing.callback(self.outer.register_forward_pre_hook(self._count).remove)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -193,7 +220,7 @@ class Watch:
 
     def _count(self, module: nn.Module, inputs: Any) -> None:
         # Before the forward pass of a step nothing of that step is in flight, so measuring cannot disturb it.
-        if module.training and not self._measuring:
+        if self.net.training and not self._measuring:
             self.step(self.count)
             self.count += 1
 
@@ -205,7 +232,7 @@ class Watch:
         self._measuring = True
         try:
             with _random_states_kept():
-                rows = measure.measure(self.net, self._sample, None, {}, final=False, **self._options)
+                rows = measure.measure(self.net, self._sample, None, {}, final=False, dear=True, **self._options)
         finally:
             self._measuring = False
         self._seen[step] = rows
@@ -239,21 +266,31 @@ def _key(row: record.Row) -> str:
 
 
 def _sample(data: Any, net: nn.Module, samples: int) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Samples spread evenly over a set, which may be sorted by class, held where the net is."""
-    stride = max((source.count(data) or samples) // samples, 1)
-    arguments, labels, start = [], [], 0
-    for batch, truth in source.batches(data, net, size=1000):
-        chosen = source.every(start, stride)
-        arguments.append(tuple(part[chosen] for part in batch))
-        labels.append(truth[chosen])
-        start += len(truth)
-    return tuple(torch.cat(parts)[:samples] for parts in zip(*arguments)), torch.cat(labels)[:samples]
+    """Samples spread evenly over a set, which may be sorted by class, held where the net is.
+
+    Of what can only be read in its own order, up to 64 times as many are looked at.
+    """
+    if source.indexable(data) and (count := source.count(data)):
+        order = torch.arange(min(samples, count)) * count // min(samples, count)
+        batches = list(source.batches(data, net, size=1000, order=order))
+        return tuple(torch.cat(parts) for parts in zip(*(arguments for arguments, _ in batches))), torch.cat(
+            [labels for _, labels in batches]
+        )
+    some, start = Spread(limit=samples), 0
+    for arguments, labels in source.batches(data, net, size=1000):
+        some.add(start, *arguments, labels)
+        start += len(labels)
+        if start >= 64 * samples:
+            break
+    *found, labels = some.values
+    return tuple(found), labels
 
 
 @contextlib.contextmanager
-def _random_states_kept() -> Iterator[None]:
-    """Whatever loaders and layers draw inside, torch, numpy and Python go on as if nothing had."""
+def _random_states_kept(*data: Any) -> Iterator[None]:
+    """Whatever loaders and layers draw inside, torch, numpy, Python and the loaders go on as if nothing had."""
     python, numpy = random.getstate(), np.random.get_state()
+    own = {one: one.get_state() for split in data for one in source.generators(split)}
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=list(devices)):
         try:
@@ -261,3 +298,5 @@ def _random_states_kept() -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+            for one, state in own.items():
+                one.set_state(state)

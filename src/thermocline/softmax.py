@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
+
+Temperature = float | Float[Tensor, ""]  # a tensor where it moves on the device; it is then taken to be above 0
 
 
-def softmax(logits: Float[Tensor, "*shape"], *, temperature: float, dim: int = -1) -> Float[Tensor, "*shape"]:
+def softmax(logits: Float[Tensor, "*shape"], *, temperature: Temperature, dim: int = -1) -> Float[Tensor, "*shape"]:
     """Probabilities of logits at a temperature: T -> 0 picks the largest, T -> infinity is uniform.
 
         softmax_T(e)_k = exp(e_k / T) / sum_j exp(e_j / T)                    [masarczyk2025softmax, Sec. 2]
@@ -18,18 +23,89 @@ def softmax(logits: Float[Tensor, "*shape"], *, temperature: float, dim: int = -
     return torch.softmax(_tempered(logits, temperature), dim)
 
 
-def tempered_cross_entropy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: float) -> Float[Tensor, ""]:
+def tempered_cross_entropy(
+    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
+) -> Float[Tensor, ""]:
     """Mean negative log-probability of the labels at a temperature, in nats.
 
         L = -(1/n) sum_i log softmax_T(e_i)_{y_i}                             [masarczyk2025softmax, Sec. 2]
 
+    `label_smoothing` s makes the target (1 - s) onehot(y) + s / c [szegedy2016rethinking, Sec. 7].
+
     >>> tempered_cross_entropy(torch.zeros(3, 100), torch.tensor([0, 1, 2]), temperature=50.0)  # log 100
     tensor(4.6052)
     """
-    return torch.nn.functional.cross_entropy(_tempered(logits, temperature), labels)
+    return functional.cross_entropy(_tempered(logits, temperature), labels, label_smoothing=label_smoothing)
 
 
-def entropy(logits: Float[Tensor, "*shape"], *, temperature: float = 1.0, dim: int = -1) -> Float[Tensor, "*rest"]:
+def tempered_mse(
+    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
+) -> Float[Tensor, ""]:
+    """Mean squared distance of the probabilities at a temperature from the labels, summed over classes: the Brier score.
+
+        L = (1/n) sum_i ||softmax_T(e_i) - q_i||^2,   q = (1 - s) onehot(y) + s / c   [brier1950verification]
+
+    >>> tempered_mse(torch.zeros(3, 4), torch.tensor([0, 1, 2]), temperature=50.0)  # 1 - 1 / 4
+    tensor(0.7500)
+    """
+    probabilities = softmax(logits, temperature=temperature)
+    target = functional.one_hot(labels, logits.shape[1]) * (1 - label_smoothing) + label_smoothing / logits.shape[1]
+    return (probabilities - target).square().sum(1).mean()
+
+
+def logit_norm_cross_entropy(
+    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
+) -> Float[Tensor, ""]:
+    """Cross-entropy of logits brought to unit norm: no net can lower it by growing them.
+
+        L = -(1/n) sum_i log softmax_T(e_i / ||e_i||)_{y_i}                   [wei2022logitnorm]
+
+    >>> scores = torch.tensor([[3.0, 4.0]])
+    >>> [round(logit_norm_cross_entropy(s * scores, torch.tensor([1]), temperature=1.0).item(), 4) for s in (1, 100)]
+    [0.5981, 0.5981]
+    """
+    # The constant of the authors' code, which keeps a zero vector a zero vector.
+    unit = logits / (logits.norm(dim=1, keepdim=True) + 1e-7)
+    return tempered_cross_entropy(unit, labels, temperature=temperature, label_smoothing=label_smoothing)
+
+
+def temperature_for_norm(logits: Float[Tensor, "n c"], target: float) -> Float[Tensor, ""]:
+    """The temperature at which the softmax sees logits of a wanted size.
+
+        T = ||M||_F / (sqrt(n) target)                                        [masarczyk2025softmax, Fig. 2]
+
+    >>> temperature_for_norm(torch.tensor([[3.0, 4.0], [0.0, 5.0]]), 0.5)
+    tensor(10.)
+    """
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return (wide.norm() / (len(logits) ** 0.5 * target)).clamp(min=torch.finfo(wide.dtype).tiny)
+
+
+def temperature_for_entropy(logits: Float[Tensor, "n c"], target: float) -> Float[Tensor, ""]:
+    """The temperature at which the mean entropy of the softmax, which rises with T, has a wanted value in nats.
+
+        mean_i H(softmax_T(e_i)) = target,   dH/dT = Var_p(e) / T^3 >= 0      [velickovic2024softmax]
+
+    Found by halving an interval of log T, a fixed number of times, so that a GPU can replay it: to a millionth of T,
+    between 1e-6 and 1e6 of the spread of the logits.
+
+    >>> logits = torch.tensor([[1.0, 2.0, 4.0]])
+    >>> round(entropy(logits, temperature=temperature_for_entropy(logits, 0.7)).item(), 5)
+    0.7
+    """
+    if not 0 < target < math.log(logits.shape[1]):
+        raise ValueError(f"the entropy over {logits.shape[1]} classes lies between 0 and {math.log(logits.shape[1]):.4g}")
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    spread = (wide.amax(1) - wide.amin(1)).mean().clamp(min=torch.finfo(torch.float32).tiny)
+    low, high = spread.log() - math.log(1e6), spread.log() + math.log(1e6)
+    for _ in range(26):
+        middle = (low + high) / 2
+        hot = entropy(wide, temperature=middle.exp()).mean() > target
+        low, high = torch.where(hot, low, middle), torch.where(hot, middle, high)
+    return ((low + high) / 2).exp()
+
+
+def entropy(logits: Float[Tensor, "*shape"], *, temperature: Temperature = 1.0, dim: int = -1) -> Float[Tensor, "*rest"]:
     """Entropy of softmax_T in nats, from shifted logits so that no T overflows and near-certainty is not rounded to 0.
 
         H = log sum_j exp(z_j) - sum_j p_j z_j,   z = e / T - max(e / T)      [velickovic2024softmax]
@@ -44,7 +120,8 @@ def entropy(logits: Float[Tensor, "*shape"], *, temperature: float = 1.0, dim: i
     return torch.logsumexp(z, dim) - (p * z.masked_fill(p == 0, 0)).sum(dim)
 
 
-def _tempered(logits: Tensor, temperature: float) -> Tensor:
-    if not temperature > 0:
+def _tempered(logits: Tensor, temperature: Temperature) -> Tensor:
+    # To look at a tensor is to wait for its device.
+    if not isinstance(temperature, Tensor) and not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
     return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature

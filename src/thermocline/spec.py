@@ -62,12 +62,14 @@ class Data:
     """Which images, how many, and what else to test on."""
 
     __post_init__ = _check
-    name: str = setting("runes", "data set: runes, runes:SEED, digits, cifar10, arrays:FILE.npz, folder:DIR, ...")
+    name: str = setting("runes", "data set: runes, runes:SEED, digits, cifar10, imagenet, folder:DIR, parquet:DIR, ...")
     classes: int | None = setting(None, "how many classes (default: all the set has; runes: 100)", least=2)
-    size: int | None = setting(None, "pixels a side (default: the set's own; runes: 16)", least=4)
-    train: int | None = setting(None, "training images (default: all; runes: 12000)", least=1)
+    size: int | None = setting(None, "pixels a side (default: the set's own; runes: 16; imagenet: 224)", least=4)
+    train: int | None = setting(None, "training images, before imbalance (default: all; runes: 12000)", least=1)
     test: int | None = setting(None, "test images (default: all; runes: 3000)", least=1)
     ood: tuple[str, ...] = setting((), "out-of-distribution sets, by data-set name")
+    imbalance: float = setting(1.0, "long tail: training images of class 0 over those of the last (1: as they are)", least=1)
+    label_noise: float = setting(0.0, "share of training images given the label of another class", least=0, below=1)
 
 
 @dataclass(frozen=True)
@@ -75,24 +77,42 @@ class Net:
     """Which network. A field left at None takes the architecture's own default."""
 
     __post_init__ = _check
-    name: str = setting("mlp", "architecture: mlp, resnet18, resnet20, ...")
-    depth: int | None = setting(None, "weight layers (mlp: 8; ResNets carry it in their name)", least=2)
-    width: int | None = setting(None, "mlp: hidden units (1024); ResNets: channels of the stem (64; resnet20: 16)", least=1)
+    name: str = setting("mlp", "architecture: mlp, resnet18, vgg19, vit_tiny, timm:NAME, ...")
+    depth: int | None = setting(None, "mlp: weight layers (8); ViTs: blocks (12); others carry it in their name", least=2)
+    width: int | None = setting(
+        None, "mlp: hidden units (1024); ResNets, VGGs: channels of the first (64; resnet20: 16); ViTs: dimension", least=1
+    )
+    widen: float = setting(1.0, "multiplies every hidden width", above=0)
+    stem: Literal["auto", "small", "imagenet"] = setting("auto", "ResNets: how images enter (auto: small up to 64 pixels)")
+    init: Literal["own", "he", "lecun", "xavier", "orthogonal", "torch"] = setting("own", "how weights are drawn")
+    init_scale: float = setting(1.0, "multiplies every weight at initialisation", above=0)
+    head_init_scale: float = setting(1.0, "multiplies the head's weights and bias at initialisation", above=0)
+    logit_norm_init: float | None = setting(None, "rescale the head to this initial ||M|| / sqrt(n)", above=0)
+    logit_norm: Literal["none", "before", "after"] = setting("none", "normalise the head's inputs, or the logits themselves")
+    head: Literal["linear", "bottleneck", "circle"] = setting("linear", "linear; through few dimensions; on a fixed circle")
+    head_rank: int | None = setting(None, "head=bottleneck: its dimensions", least=1)
 
 
 @dataclass(frozen=True)
 class Train:
-    """The recipe: SGD at a softmax temperature."""
+    """The recipe: an optimiser and a loss at a softmax temperature, which may move."""
 
     def __post_init__(self) -> None:
         _check(self)
         if self.nesterov and not self.momentum:
             raise InputError("nesterov=true needs a momentum above 0")
+        if self.nesterov and self.optimizer != "sgd":
+            raise InputError(f"nesterov=true is for optimizer=sgd, not {self.optimizer}")
+        for name, ways in (("end", ("linear", "cosine", "exponential", "step")), ("target", ("hold-norm", "hold-entropy"))):
+            given, way = getattr(self, f"temperature_{name}") is not None, self.temperature_schedule
+            if given != (way in ways):
+                raise InputError(f"temperature_schedule={way} {'takes no' if given else 'needs a'} temperature_{name}")
 
     epochs: int = setting(30, "passes over the training images", least=1)
     batch: int = setting(128, "images a step", least=1)
     lr: float = setting(0.1, "learning rate at its highest", above=0)
-    momentum: float = setting(0.9, "SGD momentum", least=0, below=1)
+    optimizer: Literal["sgd", "adam", "adamw"] = setting("sgd", "what takes the steps; adamw decays weights apart from them")
+    momentum: float = setting(0.9, "momentum of SGD, first beta of Adam", least=0, below=1)
     nesterov: bool = setting(False, "Nesterov momentum")
     weight_decay: float = setting(0.0, "L2 penalty, added to the gradient", least=0)
     schedule: Literal["constant", "step", "cosine"] = setting("cosine", "how lr falls over training")
@@ -102,7 +122,18 @@ class Train:
     decay: float = setting(0.1, "schedule=step: what lr is multiplied by at each milestone", above=0)
     warmup: float = setting(0.0, "epochs over which lr rises linearly from zero", least=0)
     clip: float | None = setting(None, "largest gradient norm (default: no clipping)", above=0)
-    temperature: float = setting(1.0, "softmax temperature T of the loss", above=0)
+    patience: int | None = setting(None, "epochs at chance before a run is stopped (default: a quarter, 5 at least)", least=1)
+    loss: Literal["cross_entropy", "mse", "logitnorm"] = setting("cross_entropy", "of softmax_T(logits) against labels")
+    label_smoothing: float = setting(0.0, "share of each label spread over all classes", least=0, below=1)
+    temperature: float = setting(1.0, "softmax temperature T of the loss; where it moves, at the start", above=0)
+    temperature_schedule: Literal[
+        "constant", "linear", "cosine", "exponential", "step", "learned", "hold-norm", "hold-entropy"
+    ] = setting("constant", "how T moves: to temperature_end, by its gradient, or to hold temperature_target")
+    temperature_end: float | None = setting(None, "T at the end, and after a step", above=0)
+    temperature_at: float = setting(0.5, "temperature_schedule=step: when T jumps, as a share of training", above=0, below=1)
+    temperature_target: float | None = setting(
+        None, "hold-norm: ||M|| / (T sqrt(n)); hold-entropy: the mean softmax entropy in nats", above=0
+    )
     head_lr: float = setting(1.0, "the head's lr as a multiple of lr", above=0)
     head_weight_decay: float = setting(1.0, "the head's weight decay as a multiple of weight_decay", least=0)
     augment: Literal["none", "flip", "crop", "crop+flip"] = setting("none", "augmentation of training images")
@@ -166,15 +197,14 @@ def describe() -> Iterator[tuple[str, str, Any, str]]:
 
 
 def replace(run: Run, changes: Mapping[str, Any]) -> Run:
-    """A copy with the settings at these dotted paths changed.
+    """A copy with the settings at these dotted paths changed, all at once: some are valid only together.
 
     >>> replace(Run(), {"train.temperature": 100}).train.temperature
     100.0
     """
-    for path, value in changes.items():
+    for path in changes:
         _locate(path)
-        run = _replaced(run, path.split("."), value)
-    return run
+    return _replaced(run, changes)
 
 
 def grid(base: Run, axes: Mapping[str, Iterable[Any]]) -> list[Run]:
@@ -192,13 +222,14 @@ def parse(run: Run, assignments: Iterable[str]) -> Run:
     >>> parse(Run(), ["train.lr=0.5", "data.ood=digits,runes:1"]).data.ood
     ('digits', 'runes:1')
     """
+    changes = {}
     for text in assignments:
         path, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--set {text!r} has no '='; write path=value, e.g. train.temperature=100")
         owner, field = _locate(path.strip())
-        run = replace(run, {path.strip(): _parse(path.strip(), value.strip(), _hints(owner)[field.name])})
-    return run
+        changes[path.strip()] = _parse(path.strip(), value.strip(), _hints(owner)[field.name])
+    return replace(run, changes)
 
 
 def to_json(run: Run) -> dict[str, Any]:
@@ -208,10 +239,7 @@ def to_json(run: Run) -> dict[str, Any]:
 
 def from_json(plain: Mapping[str, Any]) -> Run:
     """The run that `to_json` wrote; an unknown setting is an error, a missing one takes its default."""
-    run = Run()
-    for path, value in _flat(plain):
-        run = replace(run, {path: tuple(value) if isinstance(value, list) else value})
-    return run
+    return replace(Run(), {path: tuple(value) if isinstance(value, list) else value for path, value in _flat(plain)})
 
 
 def _flat(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -222,17 +250,20 @@ def _flat(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield prefix + name, value
 
 
-def _replaced(spec: Any, path: list[str], value: Any) -> Any:
-    if len(path) > 1:
-        value = _replaced(getattr(spec, path[0]), path[1:], value)
-    return dataclasses.replace(spec, **{path[0]: value})
+def _replaced(spec: Any, changes: Mapping[str, Any]) -> Any:
+    here = {path: value for path, value in changes.items() if "." not in path}
+    for parent in {path.partition(".")[0] for path in changes if "." in path}:
+        below = {path.partition(".")[2]: value for path, value in changes.items() if path.startswith(f"{parent}.")}
+        here[parent] = _replaced(getattr(spec, parent), below)
+    return dataclasses.replace(spec, **here)
 
 
 def _locate(path: str) -> tuple[type, dataclasses.Field[Any]]:
     """The class and field behind a dotted path that ends at a leaf."""
     valid = [name for name, _ in leaves(Run())]
     if path not in valid:
-        raise unknown("setting", path, valid)
+        named = [f"{path}.name"] if f"{path}.name" in valid else valid
+        raise unknown("setting", path, named)
     owner: type = Run
     *parents, last = path.split(".")
     for parent in parents:

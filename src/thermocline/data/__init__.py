@@ -1,7 +1,8 @@
 """Named data sets as uint8 images resident on a device, and adapters for what users have."""
 
 from thermocline.data.augmentation import augment, draw
+from thermocline.data.fetching import DOWNLOADS, download
 from thermocline.data.sources import NAMES, check, load
 from thermocline.data.split import Batch, Split
 
-__all__ = ["NAMES", "Batch", "Split", "augment", "check", "draw", "load"]
+__all__ = ["DOWNLOADS", "NAMES", "Batch", "Split", "augment", "check", "download", "draw", "load"]

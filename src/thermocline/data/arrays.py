@@ -10,9 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from thermocline.data.source import Set, Source, Want, held
 from thermocline.spec import InputError
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+def named(path: Path) -> Set:
+    """The set in a file."""
+
+    def sources(want: Want) -> tuple[Source, Source]:
+        found = read(path)
+        return held(found["x_train"], found["y_train"]), held(found["x_test"], found["y_test"])
+
+    return Set(lambda: check(path), sources)
 
 
 def read(path: Path) -> dict[str, Tensor]:
@@ -22,8 +33,8 @@ def read(path: Path) -> dict[str, Tensor]:
     arrays = {}
     for split in ("train", "test"):
         x, y = f"x_{split}", f"y_{split}"
-        arrays[x] = _images(f"{path}: {x}", raw[x])
-        arrays[y] = _labels(f"{path}: {y}", raw[y])
+        arrays[x] = images(f"{path}: {x}", raw[x])
+        arrays[y] = labels(f"{path}: {y}", raw[y])
         if len(arrays[x]) != len(arrays[y]):
             raise InputError(f"{path}: {x} has {len(arrays[x])} images but {y} has {len(arrays[y])} labels")
     if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
@@ -69,8 +80,8 @@ def _member(path: Path, archive: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
         raise InputError(f"{path}: {key} {reason}") from None
 
 
-def _images(what: str, x: np.ndarray) -> Tensor:
-    """Any accepted layout as (n, c, h, w)."""
+def images(what: str, x: np.ndarray) -> Tensor:
+    """Square images in any accepted layout as uint8 (n, c, h, w); `what` names them in errors."""
     if x.ndim not in (3, 4):
         raise InputError(f"{what} has shape {x.shape}; expected (n, h, w), (n, h, w, c) or (n, c, h, w)")
     if not len(x):
@@ -100,7 +111,8 @@ def _bytes(what: str, x: np.ndarray) -> np.ndarray:
     return np.rint(x.astype(np.float32, copy=False) * np.float32(255)).astype(np.uint8)
 
 
-def _labels(what: str, y: np.ndarray) -> Tensor:
+def labels(what: str, y: np.ndarray) -> Tensor:
+    """Labels as int64, if they can be 0 to classes - 1."""
     if y.ndim != 1:
         raise InputError(f"{what} has shape {y.shape}; expected one label an image: (n,)")
     if y.dtype.kind not in "iu":

@@ -1,22 +1,24 @@
-"""`folder:DIR`: one folder a class, as DIR/train/CLASS/* with DIR/test/CLASS/*, or as DIR/CLASS/* cut in two here."""
+"""`folder:DIR`: one folder a class, as DIR/train/CLASS/* with DIR/test/CLASS/* (or val/), or as DIR/CLASS/* cut in two here."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Int, UInt8
-from PIL import Image, ImageOps
 from torch import Tensor
 
+from thermocline.data import decoding
 from thermocline.data.hashing import held_out
+from thermocline.data.source import Set, Source, Want
 from thermocline.spec import InputError
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"}
-_GRAY, _DEEP = {"1", "L", "LA"}, {"I", "F"}  # Pillow modes; the deep ones would be clipped, not scaled, to a byte
 LARGEST = 224  # pixels a side, unless more are asked for
 
 
@@ -27,13 +29,40 @@ class Files(NamedTuple):
     labels: Int[Tensor, "n"]
 
 
-def find(root: Path) -> tuple[Files, Files]:
+@dataclass(frozen=True)
+class Layout:
+    """Which folder: the names its test part may have, and the classes to read (None: all there are)."""
+
+    root: Path
+    tests: Sequence[str] = ("test", "val", "validation")
+    classes: Sequence[str] | None = None
+
+
+def named(layout: Layout, *, size: int | None = None, channels: int | None = None) -> Set:
+    """The set in a folder, read at this size and in gray or RGB unless others are wanted; None: as its files are."""
+
+    def read(want: Want) -> tuple[Source, Source]:
+        train, test = find(layout)
+        side, colours = want.size or size, want.channels or channels
+        if side is None or colours is None:
+            own_side, own_colours = natural(train.paths)
+            side, colours = side or own_side, colours or own_colours
+        first, second = (
+            Source(files.labels, partial(decode, files.paths, size=side, channels=colours), (colours, side, side))
+            for files in (train, test)
+        )
+        return first, second
+
+    return Set(lambda: check(layout), read)
+
+
+def find(layout: Layout) -> tuple[Files, Files]:
     """(train, test) files of a folder in either layout; classes are the sorted folder names."""
-    parts = _parts(root)
+    parts = _parts(layout)
     if len(parts) == 2:
         train, test = (_files(part, classes) for part, classes in parts.items())
         return train, test
-    every = _files(root, parts[root])
+    every = _files(layout.root, parts[layout.root])
     held = held_out(every.labels)
     train, test = (
         Files([path for path, wanted in zip(every.paths, mask.tolist()) if wanted], every.labels[mask])
@@ -42,29 +71,39 @@ def find(root: Path) -> tuple[Files, Files]:
     return train, test
 
 
-def check(root: Path) -> None:
+def check(layout: Layout) -> None:
     """Raise unless the folder has class folders in one of the two layouts; opens no image."""
-    _parts(root)
+    _parts(layout)
 
 
-def _parts(root: Path) -> dict[Path, list[str]]:
+def _parts(layout: Layout) -> dict[Path, list[str]]:
     """The folders that hold class folders, with their class names: {DIR} or {DIR/train, DIR/test}."""
+    root = layout.root
     if not root.is_dir():
         raise InputError(f"{root} {'is not a folder' if root.exists() else 'does not exist'}; expected one folder a class")
-    halves = [root / "train", root / "test"]
+    train = root / "train"
+    # Without train/, a folder called val/ may as well be a class.
+    there = [root / name for name in (layout.tests if train.is_dir() else layout.tests[:1]) if (root / name).is_dir()]
+    halves = [train, there[0] if there else root / layout.tests[0]]
     present = [half.is_dir() for half in halves]
     if any(present) and not all(present):
         raise InputError(f"{root} has {halves[present.index(True)].name}/ but no {halves[present.index(False)].name}/")
-    parts = {part: _classes(part) for part in (halves if all(present) else [root])}
+    parts = {part: _classes(part, layout.classes) for part in (halves if all(present) else [root])}
     names = list(parts.values())
     if names[0] != names[-1]:
         odd = sorted(set(names[0]) ^ set(names[-1]))[0]
-        raise InputError(f"{root}: train/ and test/ must have the same classes, but {odd!r} is in one of them only")
+        both = " and ".join(f"{half.name}/" for half in halves)
+        raise InputError(f"{root}: {both} must have the same classes, but {odd!r} is in one of them only")
     return parts
 
 
-def _classes(part: Path) -> list[str]:
+def _classes(part: Path, wanted: Sequence[str] | None) -> list[str]:
     names = [entry.name for entry in _entries(part) if entry.is_dir()]
+    if wanted is not None:
+        missing = sorted(set(wanted) - set(names))
+        if missing:
+            raise InputError(f"{part} has no folder of class {missing[0]} ({len(missing)} of {len(wanted)} are missing)")
+        return sorted(wanted)
     if len(names) < 2:
         found = f"one class folder ({names[0]})" if names else "no class folders"
         raise InputError(f"{part} has {found}; expected one folder of images a class, at least two")
@@ -95,34 +134,22 @@ def natural(paths: list[Path]) -> tuple[int, int]:
     sides: Counter[int] = Counter()
     gray = True
     for path in paths:
-        with _image(path) as image:
+        with decoding.opened(path, str(path)) as image:
             sides[min(image.size)] += 1
-            gray &= image.mode in _GRAY
+            gray &= image.mode in decoding.GRAY
     return min(sides.most_common(1)[0][0], LARGEST), 1 if gray else 3
 
 
-def read(paths: list[Path], indices: Int[Tensor, "n"], *, size: int, channels: int) -> UInt8[Tensor, "n c s s"]:
+def decode(paths: list[Path], indices: Int[Tensor, "n"], *, size: int, channels: int) -> UInt8[Tensor, "n c s s"]:
     """The images at these indices, the middle square of each resized to size x size."""
     images = torch.empty((len(indices), channels, size, size), dtype=torch.uint8)
-    for place, index in enumerate(indices.tolist()):
-        path = paths[index]
-        with _image(path) as image:
-            try:
-                upright = ImageOps.exif_transpose(image)  # cameras store how they were held, not a turned picture
-                square = ImageOps.fit(upright.convert("L" if channels == 1 else "RGB"), (size, size), Image.Resampling.BILINEAR)
-            except Exception:  # a decoder raises whatever it meets in a damaged file
-                raise InputError(f"{path} is damaged and cannot be read as an image") from None
-        images[place] = torch.from_numpy(np.array(square).reshape(size, size, channels)).permute(2, 0, 1)
+    pixels = images.numpy()
+
+    def work(item: tuple[int, int]) -> None:
+        place, index = item
+        what = str(paths[index])
+        with decoding.opened(paths[index], what) as image:
+            pixels[place] = decoding.square(image, what, size=size, channels=channels)
+
+    decoding.each(work, enumerate(indices.tolist()))
     return images
-
-
-def _image(path: Path) -> Image.Image:
-    """The image with its header read and checked, its pixels not yet decoded."""
-    try:
-        image = Image.open(path)
-    except Exception:  # as in `read`
-        raise InputError(f"{path} cannot be read as an image") from None
-    if image.mode.split(";")[0] in _DEEP:
-        image.close()
-        raise InputError(f"{path} has pixels of more than 8 bits (mode {image.mode}); convert it to 8-bit gray or RGB")
-    return image

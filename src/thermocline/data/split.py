@@ -80,8 +80,10 @@ class Split:
 
     def fingerprint(self) -> str:
         """Twelve hex digits of the SHA-256 of images and labels: whether this is the data that was there before."""
-        parts = (tensor.cpu().contiguous().numpy().tobytes() for tensor in (self.images, self.labels))
-        return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
+        digest = hashlib.sha256()
+        for part in (*self.images.split(1024), self.labels):  # in pieces: there may be no memory for a second copy
+            digest.update(part.cpu().contiguous().numpy().data)
+        return digest.hexdigest()[:12]
 
     def to(self, device: str | torch.device) -> Split:
         """The same split on another device."""

@@ -21,39 +21,50 @@ from thermocline.measure.subject import Subject, evaluating
 from thermocline.nets import Tap
 from thermocline.record import Row
 
-__all__ = ["MEASURES", "Subject", "capture", "evaluating", "find_taps", "measure", "select", "source"]
+__all__ = ["MEASURES", "Subject", "capture", "check_sets", "evaluating", "find_taps", "measure", "select", "source"]
 
 
 def measure(
     net: nn.Module,
     train: Any,
     test: Any,
-    ood: Mapping[str, tuple[Any, Any]],
+    ood: Mapping[str, Any],
     *,
     temperature: float,
     taps: Sequence[Tap] = (),
     measures: Iterable[str] = ("all",),
     probes: tuple[str, ...] = ("ridge",),
     final: bool = True,
+    dear: bool = False,
     logits: Callable[[Any], Tensor] = lambda output: output,
     progress: bool = False,
 ) -> list[Row]:
-    """The rows of the measures asked for. With `final=False` only those cheap enough to follow training.
+    """The rows of the measures asked for. With `final=False` only those cheap enough to follow training, unless `dear`.
 
     Data is a Split, (inputs, labels) tensors, a Dataset or a DataLoader; `test` may be None, for measures of training data
     alone. `taps` default to those the net declares.
     """
     chosen = [MEASURES[name] for name in select(measures)]
-    chosen = [one for one in chosen if final or one.throughout]
+    chosen = [one for one in chosen if final or dear or one.throughout]
+    check_sets(ood)
     needs = frozenset().union(*(one.needs for one in chosen))
     subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, probes, progress)
     seen = look(subject, train, test, ood if "ood" in needs else {}, needs, final=final)
     return [row for one in chosen for row in one.function(seen)]
 
 
+def check_sets(ood: Mapping[str, Any]) -> None:
+    """Raise unless other data are pairs under names that rows can have."""
+    for name, pair in ood.items():
+        if not name or "/" in name:
+            raise spec.InputError(f"a name of other data must not be empty or have a '/', got {name!r}")
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise spec.InputError(f"ood[{name!r}] must be a pair (train, test), got a {type(pair).__name__}")
+
+
 def select(measures: Iterable[str]) -> list[str]:
     """The registered names behind a spec's `measures`, in the registry's order."""
-    wanted = list(measures)
+    wanted = [measures] if isinstance(measures, str) else list(measures)
     for name in wanted:
         if name != "all" and name not in MEASURES:
             raise spec.unknown("measure", name, ["all", *MEASURES])

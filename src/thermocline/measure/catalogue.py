@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -60,6 +60,14 @@ def tempered_logit_norm(seen: Seen) -> Iterator[Row]:
         yield row._replace(measure="tempered_logit_norm", value=row.value / seen.temperature)
 
 
+def temperature(seen: Seen) -> Iterator[Row]:
+    """The temperature of the loss, which may move while a net is trained.
+
+    T in softmax_T(e) = exp(e / T) / sum exp(e / T)                           [masarczyk2025softmax, Sec. 2]
+    """
+    yield Row("train", "", 0, "", "temperature", "", seen.temperature)
+
+
 def singular_value(seen: Seen) -> Iterator[Row]:
     """The spectrum of a layer: how far the training images spread along each of its main directions.
 
@@ -77,7 +85,7 @@ def rank(seen: Seen) -> Iterator[Row]:
     #{i : sigma_i > rtol * sigma_1}   (of=covariance: sigma_i^2)              [masarczyk2023tunnel]
     """
     for tap, row in seen.layers():
-        for convention in _conventions(seen):
+        for convention in _conventions(seen, seen.formats[tap]):
             value = geometry.numerical_rank(seen.spectrum(tap), **convention)
             yield row("rank", params(**convention), float(value))
 
@@ -88,13 +96,14 @@ def solution_rank(seen: Seen) -> Iterator[Row]:
     rank(M) = #{i : sigma_i(M) > rtol * sigma_1(M)}                           [masarczyk2025softmax, Tab. 1]
     """
     *_, (_, row) = seen.layers()
-    for convention in _conventions(seen):
+    for convention in _conventions(seen, seen.outputs["train"].format):
         value = geometry.numerical_rank(seen.logit_spectrum, **convention)
         yield row("solution_rank", params(**convention), float(value))
 
 
-def _conventions(seen: Seen) -> list[dict]:
-    return [RANK, *({"of": "features", "rtol": rtol} for rtol in SWEEP if seen.final)]
+def _conventions(seen: Seen, dtype: torch.dtype) -> list[dict]:
+    """The headline, and at the end a sweep as far as the net's number format reaches: beyond, rounding would be counted."""
+    return [RANK, *({"of": "features", "rtol": rtol} for rtol in SWEEP if seen.final and rtol > torch.finfo(dtype).eps)]
 
 
 def stable_rank(seen: Seen) -> Iterator[Row]:
@@ -133,11 +142,14 @@ def alignment(seen: Seen) -> Iterator[Row]:
     max |V_W[:, :15]^T U_A[:, :15]|,  W = U_W S V_W^T,  A = U_A S V_A^T       [masarczyk2025softmax, Fig. 3]
     """
     for tap, row in seen.layers():
-        if (inputs := seen.inputs.get(tap)) is None:
+        if (inputs := seen.again.inputs.get(tap)) is None or (weight := seen.weight(tap)) is None:
             continue
-        found = geometry.alignment(cast(Tensor, seen.layer(tap).weight), inputs, top=15)
+        more = seen.thinned(inputs.samples)
+        if inputs.columns is not None:
+            weight, more = weight[:, inputs.columns], {**more, "subset": len(inputs.columns)}
+        found = geometry.alignment(weight, inputs.moments, top=15)
         for part in ("max", "first", "null"):
-            yield row("alignment", params(part=part, top=15), float(getattr(found, part)))
+            yield row("alignment", params(part=part, top=15, **more), float(getattr(found, part)))
 
 
 def gradient_rank(seen: Seen) -> Iterator[Row]:
@@ -146,8 +158,9 @@ def gradient_rank(seen: Seen) -> Iterator[Row]:
     rank(dL/dW),  dL/dW = (dL/dZ) A^T                                         [masarczyk2025softmax, Fig. 4]
     """
     for tap, row in seen.layers():
-        value = geometry.gradient_rank(seen.gradients[tap].double(), **RANK)
-        yield row("gradient_rank", params(**RANK), float(value))
+        if (gradient := seen.again.gradients.get(tap)) is not None:  # a weight computed from others has none
+            value = geometry.gradient_rank(gradient.double(), **RANK)
+            yield row("gradient_rank", params(**RANK, **seen.thinned(seen.again.samples)), float(value))
 
 
 def neural_collapse(seen: Seen) -> Iterator[Row]:
@@ -156,15 +169,16 @@ def neural_collapse(seen: Seen) -> Iterator[Row]:
     NC1 = Tr(Sigma_W pinv(Sigma_B)) / c; NC2, NC3, NC4 as in geometry.neural_collapse   [papyan2020collapse]
     """
     *_, (tap, row) = seen.layers()
-    moments, some = seen.last.moments, seen.last.some
-    if not moments.counts.all():
+    moments, some, weight = seen.last.moments, seen.last.some, seen.weight(tap)
+    if weight is None or not moments.counts.all():
         return  # a class without a sample has no mean to compare
     nearest = geometry.nearest_class_mean(some.values[0], moments.means)
     nc4 = (seen.outputs["train"].some.values[0].argmax(1) != nearest).double().mean()
-    found = geometry.collapse_from_moments(moments, cast(Tensor, seen.layer(tap).weight), nc4=nc4)
+    found = geometry.collapse_from_moments(moments, seen.last.read(weight), nc4=nc4)
     for part, value in found._asdict().items():
         if value.isfinite():  # equal class means leave parts without a value
-            yield row("neural_collapse", params(part=part, **(some.thinned if part == "nc4" else {})), float(value))
+            more = {**seen.last.subset, **(some.thinned if part == "nc4" else {})}
+            yield row("neural_collapse", params(part=part, **more), float(value))
 
 
 def orthodev(seen: Seen) -> Iterator[Row]:
@@ -175,11 +189,13 @@ def orthodev(seen: Seen) -> Iterator[Row]:
     moments = seen.last.moments
     present = moments.means[moments.counts > 0]
     for name in seen.ood:
+        if f"{name}/test" not in seen.scores:
+            continue
         other = seen.scores[f"{name}/test"].mean
         for centered in (False, True):
             value = float(geometry.orthodev(present, other, centered=centered))
             if math.isfinite(value):  # a mean of zero has no direction
-                place = (f"{name}/test", seen.taps[-1].path, len(seen.taps), "input")
+                place = (f"{name}/test", seen.taps[-1].path, len(seen.taps), seen.last.label)
                 yield Row(*place, "orthodev", params(centered=str(centered).lower()), value)
 
 
@@ -189,7 +205,7 @@ def probe_accuracy(seen: Seen) -> Iterator[Row]:
     argmax_k (W a + b)_k;  ridge: W = (S + alpha I)^-1 X^T Y;  logistic: min -sum log softmax(W a + b)_y   [alain2017probes]
     """
     for split in ("test", *(f"{name}/test" for name in seen.ood)):
-        for readout, value in seen.probe_accuracy[split].items():
+        for readout, value in seen.probe_accuracy.get(split, {}).items():
             place = (readout.tap.path, readout.depth, readout.tap.label)
             yield Row(split, *place, "probe_accuracy", readout.params, value)
 
@@ -217,7 +233,7 @@ def ood_drop(seen: Seen) -> Iterator[Row]:
 def _by_probe(seen: Seen, split: str) -> dict[str, Tensor]:
     """Accuracies by layer of every kind of probe."""
     found: dict[str, list[float]] = {}
-    for readout, value in seen.probe_accuracy[split].items():
+    for readout, value in seen.probe_accuracy.get(split, {}).items():
         found.setdefault(readout.protocol, []).append(value)
     return {kind: torch.tensor(values, dtype=torch.float64) for kind, values in found.items()}
 
@@ -243,7 +259,7 @@ def fpr(seen: Seen) -> Iterator[Row]:
 
 def _detection(seen: Seen, found: Found, measure: str, more: str, value: Tensor) -> Row:
     head = seen.taps[-1].path
-    return Row(found.split, head, len(seen.taps), "input", measure, found.detector + more, float(value))
+    return Row(found.split, head, len(seen.taps), seen.last.label, measure, found.detector + more, float(value))
 
 
 @dataclass(frozen=True)
@@ -271,6 +287,7 @@ MEASURES: dict[str, Measure] = dict(
         _measure(loss, throughout=True),
         _measure(logit_norm, throughout=True),
         _measure(tempered_logit_norm, throughout=True),
+        _measure(temperature, throughout=True),
         _measure(solution_rank, throughout=True),
         _measure(rank, "moments", throughout=True),
         _measure(stable_rank, "moments", throughout=True),

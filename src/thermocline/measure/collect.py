@@ -12,7 +12,7 @@ from torch.nn import functional
 from thermocline import detect
 from thermocline.measure import source
 from thermocline.moments import ClassMoments, Groups, Moments
-from thermocline.nets import Tap
+from thermocline.nets import WIDEST, Tap, some_features
 from thermocline.probes import Probe
 from thermocline.spec import Failure, InputError
 
@@ -84,7 +84,7 @@ class Outputs:
         self.temperature = temperature
         self.count = 0
         self.correct = self.loss = torch.zeros((), dtype=torch.float64)
-        self.moments = Moments(0)
+        self.moments, self.format = Moments(0), torch.float32
         self.some = Spread(limit=KEPT)
 
     def add(self, batch: Batch) -> None:
@@ -93,7 +93,7 @@ class Outputs:
         if batch.groups.classes > logits.shape[1]:
             raise InputError(f"there is a label {batch.groups.classes - 1}, but the net tells {logits.shape[1]} classes apart")
         if not self.count:
-            self.moments = Moments(logits.shape[1], device=logits.device)
+            self.moments, self.format = Moments(logits.shape[1], device=logits.device), batch.logits.dtype
         self.count += len(labels)
         self.correct = self.correct.to(logits.device) + (logits.argmax(1) == labels).sum()
         self.loss = self.loss.to(logits.device) + functional.cross_entropy(logits / self.temperature, labels, reduction="sum")
@@ -107,6 +107,7 @@ class Layers:
     def __init__(self, taps: Iterable[Tap]) -> None:
         self.taps = tuple(taps)
         self.moments: dict[Tap, ClassMoments] = {}
+        self.formats: dict[Tap, torch.dtype] = {}
 
     def add(self, batch: Batch) -> None:
         """Take in a batch; moments widen when a class is met that no batch before had."""
@@ -114,18 +115,38 @@ class Layers:
             value = batch.at[tap]
             if tap not in self.moments:
                 self.moments[tap] = ClassMoments(value.shape[1], batch.groups.classes, device=value.device)
+                self.formats[tap] = value.dtype
             self.moments[tap].widen(batch.groups.classes)
             self.moments[tap].update(value, batch.groups)
 
 
-class LastFeatures:
-    """What the head reads: class moments over every sample, and the features of some."""
+def last_features(head: Tap) -> Tap:
+    """What the head reads, or of very many features a fixed subset."""
+    return Tap(head.path, at="input", subset=WIDEST)
 
-    def __init__(self, head: Tap) -> None:
-        self.tap = Tap(head.path, at="input")
+
+class LastFeatures:
+    """What the head reads: class moments over every sample, and the features of some. `total` is how many there are."""
+
+    def __init__(self, head: Tap, total: int) -> None:
+        self.tap, self.total = last_features(head), total
         self.taps = (self.tap,)
         self.moments = ClassMoments(0, 0)
         self.some = Spread(limit=KEPT)
+
+    @property
+    def subset(self) -> dict[str, int]:
+        """How many features were read, as a parameter of what is measured on them; nothing where all were."""
+        return {"subset": WIDEST} if self.total > WIDEST else {}
+
+    @property
+    def label(self) -> str:
+        """What was read, as rows record it."""
+        return f"input/{WIDEST}" if self.subset else "input"
+
+    def read(self, weight: Tensor) -> Tensor:
+        """The columns of the head's weight that go with the features read."""
+        return weight[:, some_features(weight.shape[1], WIDEST, weight.device)] if self.subset else weight
 
     def add(self, batch: Batch) -> None:
         """Take in a batch; every class of the net has its place, met or not."""
@@ -229,7 +250,7 @@ class Scores:
     """Detector scores of every sample, and the mean of what the head read."""
 
     def __init__(self, head: Tap, detectors: Mapping[str, Detector]) -> None:
-        self.tap = Tap(head.path, at="input")
+        self.tap = last_features(head)
         self.taps = (self.tap,)
         self.detectors = detectors
         self.count = 0

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from thermocline import detect, geometry, softmax
+from thermocline import detect, geometry
 from thermocline.measure import collect, probing, source
+from thermocline.measure.again import Again, look_again, matrix_weight
 from thermocline.measure.capture import capture
 from thermocline.measure.collect import Batch, Collector, Detector, Readout
 from thermocline.measure.subject import Subject, evaluating
-from thermocline.moments import ClassMoments, Moments, grouped
+from thermocline.moments import ClassMoments, grouped
 from thermocline.nets import Tap
 from thermocline.probes import Probe
 from thermocline.record import Row, params
-
-AGAIN = 256  # samples at a time on the second look, which keeps every layer's whole input; a multiple of 8
 
 
 class Found(NamedTuple):
@@ -45,8 +43,8 @@ class Seen:
     last: collect.LastFeatures
     outputs: dict[str, collect.Outputs] = field(default_factory=dict)
     moments: dict[Tap, ClassMoments] = field(default_factory=dict)
-    inputs: dict[Tap, Moments] = field(default_factory=dict)
-    gradients: dict[Tap, Tensor] = field(default_factory=dict)
+    formats: dict[Tap, torch.dtype] = field(default_factory=dict)
+    again: Again = field(default_factory=Again)
     probe_accuracy: dict[str, dict[Readout, float]] = field(default_factory=dict)
     scores: dict[str, collect.Scores] = field(default_factory=dict)
     _spectra: dict[Tap, Tensor] = field(default_factory=dict)
@@ -65,6 +63,8 @@ class Seen:
     def found(self) -> Iterator[Found]:
         """Every detector on every OOD set."""
         for name in self.ood:
+            if "test" not in self.scores or f"{name}/test" not in self.scores:
+                continue
             inside, outside = self.scores["test"].by_detector, self.scores[f"{name}/test"].by_detector
             for detector, scores in inside.items():
                 yield Found(detector, f"{name}/test", scores, outside[detector])
@@ -74,9 +74,19 @@ class Seen:
         for depth, tap in enumerate(self.taps, start=1):
             yield tap, functools.partial(Row, "train", tap.path, depth, tap.label)
 
-    def layer(self, tap: Tap) -> nn.Module:
-        """The module a tap reads."""
-        return self.net.get_submodule(tap.path)
+    def weight(self, tap: Tap) -> Tensor | None:
+        """The weight of the layer a tap reads, one row an output, if it has one."""
+        weight = matrix_weight(self.net.get_submodule(tap.path))
+        return None if weight is None else weight.detach().flatten(1)
+
+    def thinned(self, samples: int) -> dict[str, int]:
+        """How many samples a row was made from, where it was not all."""
+        return {"samples": samples} if samples < self.outputs["train"].count else {}
+
+
+def _last(subject: Subject) -> collect.LastFeatures:
+    weight = matrix_weight(subject.net.get_submodule(subject.taps[-1].path))
+    return collect.LastFeatures(subject.taps[-1], 0 if weight is None else weight[0].numel())
 
 
 class Tally(NamedTuple):
@@ -88,7 +98,7 @@ class Tally(NamedTuple):
 
 def look(subject: Subject, train: Any, test: Any, ood: Mapping[str, Any], needs: frozenset[str], *, final: bool) -> Seen:
     """The passes: over each training split first, from which come the probes and detectors that its test split is read with."""
-    seen = Seen(subject.net, subject.taps, subject.temperature, tuple(ood), final, collect.LastFeatures(subject.taps[-1]))
+    seen = Seen(subject.net, subject.taps, subject.temperature, tuple(ood), final, _last(subject))
     detectors = {}
     with evaluating(subject.net), torch.no_grad():
         for name, (fit_on, test_on) in {"": (train, test), **ood}.items():
@@ -132,7 +142,7 @@ class _Kit:
         self.outputs = collect.Outputs(subject.temperature) if known else None
         wanted = (probing_ and "ridge" in subject.probes) or (known and "moments" in needs)
         self.layers = collect.Layers(subject.taps) if wanted else None
-        self.last = collect.LastFeatures(subject.taps[-1]) if known and "features" in needs else None
+        self.last = _last(subject) if known and "features" in needs else None
         self.few = collect.Inputs(count) if known and needs & {"inputs", "gradients"} else None
         views = {probing.PROTOCOLS[name].taps(subject.taps) for name in subject.probes if probing_ and name != "ridge"}
         self.held = {taps: collect.Held(taps, count) for taps in views}
@@ -147,10 +157,10 @@ class _Kit:
         """Hand over what measures of the training set read."""
         assert self.outputs is not None
         seen.outputs["train"] = self.outputs
-        seen.moments = self.layers.moments if self.layers else {}
+        seen.moments, seen.formats = (self.layers.moments, self.layers.formats) if self.layers else ({}, {})
         seen.last = self.last or seen.last
         if self.few:
-            seen.inputs, seen.gradients = _again(subject, *self.few.some.values, gradients="gradients" in needs)
+            seen.again = look_again(subject, *self.few.some.values, gradients="gradients" in needs)
 
     def probes(self, subject: Subject, split: str, data: Any, tally: Tally) -> dict[Readout, Probe]:
         """The probes of every layer, of every kind asked for."""
@@ -175,11 +185,8 @@ def _test(
     needs: frozenset[str],
 ) -> None:
     """The pass over a test split, read with what its training split gave."""
-    outputs, readings, scores = (
-        collect.Outputs(subject.temperature),
-        collect.Readings(fitted),
-        collect.Scores(subject.taps[-1], detectors),
-    )
+    outputs, readings = collect.Outputs(subject.temperature), collect.Readings(fitted)
+    scores = collect.Scores(subject.taps[-1], detectors)
     wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs}
     run_pass(subject, split, data, [collector for collector, want in wanted.items() if want])
     seen.outputs[split], seen.probe_accuracy[split], seen.scores[split] = outputs, readings.accuracy, scores
@@ -194,53 +201,3 @@ def _detectors(seen: Seen) -> dict[str, Detector]:
         params(detector="neco-maxlogit", dim=0.9): detect.NECO(dim=0.9, logit_factor=True).fit_moments(moments),
         params(detector="msp"): detect.MSP(temperature=seen.temperature),
     }
-
-
-def _again(subject: Subject, *values: Tensor, gradients: bool) -> tuple[dict[Tap, Moments], dict[Tap, Tensor]]:
-    """What some samples show on a second look: the moments of what layers multiply, and dL/dW, which leaves .grad alone."""
-    *arguments, labels = values
-    weights = {tap: cast(Tensor, subject.net.get_submodule(tap.path).weight) for tap in subject.taps}
-    raw = {tap: Tap(tap.path, at="input", view="raw") for tap in subject.taps}
-    inputs: dict[Tap, Moments] = {}
-    total = {tap: torch.zeros_like(weight) for tap, weight in weights.items()} if gradients else {}
-    with _requiring_grad(weights.values() if gradients else ()):
-        for start in range(0, len(labels), AGAIN):
-            some = slice(start, start + AGAIN)
-            with torch.set_grad_enabled(gradients), capture(subject.net, raw.values()) as at:
-                logits = subject.run(tuple(argument[some] for argument in arguments))
-            for tap, place in raw.items():
-                _update_inputs(inputs, tap, subject.net.get_submodule(tap.path), at[place])
-            if gradients:
-                with torch.enable_grad():
-                    loss = softmax.tempered_cross_entropy(logits, labels[some], temperature=subject.temperature)
-                    found = torch.autograd.grad(loss, list(weights.values()))
-                for tap, gradient in zip(weights, found):
-                    total[tap] += gradient * (len(labels[some]) / len(labels))
-    return inputs, total
-
-
-def _update_inputs(moments: dict[Tap, Moments], tap: Tap, layer: nn.Module, value: Tensor) -> None:
-    """Take what a layer multiplies its weight with into its moments."""
-    if isinstance(layer, nn.Conv2d) and layer.groups == 1:
-        # Every image gives a row for each place in it, so an eighth of them is plenty.
-        rows = geometry.unfold_patches(value[::8], layer)
-    elif isinstance(layer, nn.Linear):
-        rows = value.flatten(0, -2)
-    else:
-        return
-    if tap not in moments:
-        moments[tap] = Moments(rows.shape[1], device=rows.device)
-    moments[tap].update(rows)
-
-
-@contextlib.contextmanager
-def _requiring_grad(weights: Iterable[Tensor]) -> Iterator[None]:
-    """Gradients for these weights, and afterwards each as it was: a frozen layer has a gradient too."""
-    before = {weight: weight.requires_grad for weight in weights}
-    try:
-        for weight in before:
-            weight.requires_grad_(True)
-        yield
-    finally:
-        for weight, required in before.items():
-            weight.requires_grad_(required)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
+from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
 
 from thermocline.data import Split
 from thermocline.spec import InputError
@@ -35,7 +35,11 @@ def count(data: Any) -> int | None:
     """How many samples there are, where that can be told without reading them."""
     if isinstance(data, (tuple, list)):
         return len(data[-1])
-    whole: Any = data.sampler if isinstance(data, DataLoader) and not _unending(data) else data
+    whole: Any = data
+    if isinstance(data, DataLoader):
+        if isinstance(data.dataset, IterableDataset) or (data.batch_size is None and data.batch_sampler is None):
+            return None
+        whole = getattr(data.batch_sampler, "sampler", None)
     try:
         return len(whole)
     except TypeError:
@@ -45,18 +49,24 @@ def count(data: Any) -> int | None:
 def indexable(data: Any) -> bool:
     """Whether samples can be asked for in any order; a DataLoader's can where it goes through a Dataset from end to end.
 
-    >>> dataset = [(torch.zeros(3), 0), (torch.ones(3), 1)]
-    >>> [indexable(one) for one in (dataset, DataLoader(dataset), DataLoader(dataset, shuffle=True), iter(dataset))]
-    [True, True, False, False]
+    >>> dataset = torch.utils.data.TensorDataset(torch.zeros(2, 3), torch.arange(2))
+    >>> [indexable(one) for one in (dataset, DataLoader(dataset), DataLoader(dataset, shuffle=True))]
+    [True, True, False]
     """
     if isinstance(data, DataLoader):
-        plain = isinstance(data.batch_sampler, BatchSampler | None) and isinstance(data.sampler, SequentialSampler)
-        return plain and not _unending(data)
+        # With a batch sampler of the user's own, `sampler` is a sequential one that is never asked.
+        asked = getattr(data.batch_sampler, "sampler", None)
+        return asked is data.sampler and isinstance(asked, SequentialSampler)
     return isinstance(data, (Split, tuple, list)) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
 
 
-def _unending(loader: DataLoader) -> bool:
-    return isinstance(loader.dataset, IterableDataset)
+def generators(data: Any) -> list[torch.Generator]:
+    """The random generators a DataLoader draws from, beside the global ones."""
+    if not isinstance(data, DataLoader):
+        return []
+    owners = (data, data.sampler, getattr(data.batch_sampler, "sampler", None))
+    found = {id(one): one for owner in owners if isinstance(one := getattr(owner, "generator", None), torch.Generator)}
+    return list(found.values())
 
 
 def every(start: int, stride: int) -> slice:
@@ -75,6 +85,8 @@ def _pairs(data: Any, size: int, dtype: torch.dtype, order: Tensor | None) -> It
         yield from (batch[:2] for batch in data.batches(size, dtype=dtype))
     elif isinstance(data, (tuple, list)) and len(data) == 2:
         yield from _cut(data[0], data[1], size, order)
+    elif _once(data):
+        raise InputError("data is an iterator, which can be read only once: give a DataLoader, a Dataset or tensors")
     elif isinstance(data, (tuple, list)) or not (hasattr(data, "__iter__") or hasattr(data, "__getitem__")):
         raise InputError(f"data must be (inputs, labels) tensors, a Dataset, a DataLoader or a Split, got {_kind(data)}")
     else:
@@ -82,6 +94,12 @@ def _pairs(data: Any, size: int, dtype: torch.dtype, order: Tensor | None) -> It
             if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
                 raise InputError(f"a batch must be a pair (inputs, labels), got {_kind(batch)}")
             yield batch[0], batch[1]
+
+
+def _once(data: Any) -> bool:
+    """Whether it, or the data set behind it, is its own iterator."""
+    whole = data.dataset if isinstance(data, DataLoader) else data
+    return hasattr(whole, "__next__") and hasattr(whole, "__iter__")
 
 
 def _loader(data: Any, size: int, order: Tensor | None) -> Iterable[Any]:

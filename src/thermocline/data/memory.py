@@ -1,0 +1,71 @@
+"""Whether images will fit in memory, before any is decoded."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import torch
+
+from thermocline.spec import InputError
+
+_SHARE = 0.9  # of what is free; the rest is for everything else
+_GB = 1e9
+
+
+def check(name: str, train: int, test: int, *, shape: tuple[int, int, int], device: str | torch.device) -> None:
+    """Raise unless so many images of this shape fit on the device and pass through main memory, saying what would fit."""
+    free = available(device)
+    channels, size, _ = shape
+    each, total = channels * size * size, train + test
+    if free is None or total * each <= _SHARE * free:
+        return
+    budget = _SHARE * free
+    side = int(math.sqrt(budget / (total * channels))) // 8 * 8
+    images = _round_down(int(budget / each) - test)
+    advice = [f"data.size={side} ({total * channels * side**2 / _GB:.1f} GB)"] if side >= 8 else []
+    advice += [f"data.train={images}"] if images > 0 else []
+    would = f"{' or '.join(advice)} would fit" if advice else "take fewer with data.train and data.test"
+    takes = f"{total} images of {size} x {size} pixels take {total * each / _GB:.1f} GB"
+    raise InputError(f"{name}: {takes}, but {free / _GB:.1f} GB of memory are free; {would}")
+
+
+def available(device: str | torch.device) -> int | None:
+    """Bytes free in main memory, and on the GPU where there is one to go to; None where the system does not tell."""
+    known = [amount for amount in (_machine(), _container()) if amount is not None]
+    if torch.device(device).type == "cuda":
+        known.append(torch.cuda.mem_get_info(device)[0])
+    return min(known, default=None)
+
+
+def _machine() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _container() -> int | None:
+    """The limit of the control group, of version 2 or 1; a limit of "max" is none."""
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            return int(Path(file).read_text())
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _round_down(count: int) -> int:
+    """To two digits.
+
+    >>> _round_down(123456), _round_down(98), _round_down(-5)
+    (120000, 98, 0)
+    """
+    unit = 10 ** max(len(str(count)) - 2, 0)
+    return max(count // unit * unit, 0)

@@ -1,0 +1,59 @@
+"""What lies between the name of a data set and its splits: what is wanted, and where labels and images come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from thermocline.spec import InputError
+
+
+@dataclass(frozen=True)
+class Want:
+    """What was asked of a set; None: as the set has it."""
+
+    classes: int | None = None
+    size: int | None = None
+    channels: int | None = None
+    train: int | None = None
+    test: int | None = None
+    imbalance: float = 1.0
+    label_noise: float = 0.0
+    device: str | torch.device = "cpu"
+
+    def __post_init__(self) -> None:
+        for name, least in {"classes": 2, "size": 4, "train": 1, "test": 1, "imbalance": 1}.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:  # so written, NaN fails too
+                raise InputError(f"{name} must be at least {least}, got {value}")
+        if not 0 <= self.label_noise < 1:
+            raise InputError(f"label_noise must be at least 0 and below 1, got {self.label_noise}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One split before its pixels are made: all labels, and how to get the images at given indices.
+
+    `shape` is (c, h, w) where images are decoded one by one: what memory they will take can be told beforehand.
+    """
+
+    labels: Int[Tensor, "n"]
+    images: Callable[[Tensor], Tensor]
+    shape: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Set:
+    """A named set: a cheap test that it is there, and how to get its (train, test) sources."""
+
+    check: Callable[[], None]
+    read: Callable[[Want], tuple[Source, Source]]
+
+
+def held(images: Tensor, labels: Tensor) -> Source:
+    """A source of images that are in memory already."""
+    return Source(labels, lambda indices: images[indices])

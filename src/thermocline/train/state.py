@@ -1,0 +1,90 @@
+"""Where training stands: the step, the optimiser and the temperature, beside the net they belong to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thermocline import nets, spec
+
+MOVING = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq", "step"), "adamw": ("exp_avg", "exp_avg_sq", "step")}
+
+
+class State:
+    """Everything that changes in training, and can be taken up again."""
+
+    def __init__(self, net: nn.Module, train: spec.Train) -> None:
+        self.step, self.net, self.train = 0, net, train
+        weight = next(net.parameters())
+        # Rates are numbers on the device, set at every step from the schedule; "factor" keeps each group's share of them.
+        self.rate = torch.tensor(train.lr, dtype=weight.dtype, device=weight.device)
+        self.temperature = torch.tensor(train.temperature, dtype=weight.dtype, device=weight.device)
+        learned = train.temperature_schedule == "learned"
+        self.log_temperature = nn.Parameter(self.temperature.log()) if learned else None
+        self.optimizer = self._optimizer(list(self._groups()))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate.clone()
+
+    def _groups(self) -> Iterator[dict[str, Any]]:
+        """The net without its head, the head, and a temperature that is learned."""
+        head, train = nets.taps(self.net)[-1].path + ".", self.train
+        named = [(name, parameter) for name, parameter in self.net.named_parameters() if parameter.requires_grad]
+        body = [parameter for name, parameter in named if not name.startswith(head)]
+        last = [parameter for name, parameter in named if name.startswith(head)]
+        yield {"params": body, "factor": 1.0, "weight_decay": train.weight_decay}
+        yield {"params": last, "factor": train.head_lr, "weight_decay": train.weight_decay * train.head_weight_decay}
+        if self.log_temperature is not None:
+            yield {"params": [self.log_temperature], "factor": 1.0, "weight_decay": 0.0}
+
+    def _optimizer(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        train = self.train
+        if train.optimizer == "sgd":
+            return torch.optim.SGD(groups, lr=self.rate, momentum=train.momentum, nesterov=train.nesterov, fused=True)
+        kind = torch.optim.Adam if train.optimizer == "adam" else torch.optim.AdamW
+        return kind(groups, lr=self.rate, betas=(train.momentum, 0.999), fused=True, capturable=self.rate.is_cuda)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything a resumed run needs besides the step: weights, buffers, what the optimiser remembers, T."""
+        found = {f"net.{name}": value for name, value in self.net.state_dict().items()}
+        for name, parameter in self._named():
+            for key in MOVING[self.train.optimizer]:
+                if (value := self.optimizer.state[parameter].get(key)) is not None:
+                    found[f"{key}.{name}"] = value
+        learned = {} if self.log_temperature is None else {"log_temperature": self.log_temperature.detach()}
+        return {**found, "temperature": self.temperature, **learned}
+
+    def restore(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+        """Continue from what `tensors` returned at that step."""
+        self.net.load_state_dict({n.removeprefix("net."): value for n, value in tensors.items() if n.startswith("net.")})
+        keys = MOVING[self.train.optimizer] if self.train.optimizer != "sgd" or self.train.momentum else ()
+        if missing := [key for key in keys if not any(name.startswith(f"{key}.") for name in tensors)]:
+            raise spec.Failure(f"the checkpoint has no {missing[0]}: another version wrote it; begin in a new directory")
+        for name, parameter in self._named():
+            for key in keys:
+                if (value := tensors.get(f"{key}.{name}")) is not None:
+                    # A count of steps stays in the format it has; what follows the weights has theirs.
+                    dtype = value.dtype if key == "step" else parameter.dtype
+                    self.optimizer.state[parameter][key] = value.to(parameter.device, dtype)
+        with torch.no_grad():
+            self.temperature.copy_(tensors["temperature"])
+            if self.log_temperature is not None:
+                self.log_temperature.copy_(tensors["log_temperature"])
+        self.step = step
+
+    def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
+        yield from ((name, one) for name, one in self.net.named_parameters() if one.requires_grad)
+        if self.log_temperature is not None:
+            yield "log_temperature", self.log_temperature
+
+
+def require_reachable(train: spec.Train, classes: int) -> None:
+    """Raise where the softmax over so many classes cannot have the entropy that is to be held."""
+    if train.temperature_schedule == "hold-entropy" and not (train.temperature_target or 0) < math.log(classes):
+        most = math.log(classes)
+        raise spec.InputError(
+            f"temperature_target={train.temperature_target:g} nats cannot be held: {classes} classes have at most {most:.4g}"
+        )

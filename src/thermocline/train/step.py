@@ -1,0 +1,140 @@
+"""A training step as operations on the device alone, which a GPU can record once and replay."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from thermocline import softmax, spec
+from thermocline.data import Split, draw
+from thermocline.train import schedule
+from thermocline.train.state import State
+
+LOSSES = {
+    "cross_entropy": softmax.tempered_cross_entropy,
+    "mse": softmax.tempered_mse,
+    "logitnorm": softmax.logit_norm_cross_entropy,
+}
+
+
+class Step:
+    """One optimiser step: what changes from step to step is read from tables on the device."""
+
+    def __init__(self, split: Split, train: spec.Train, *, seed: int, state: State) -> None:
+        self.split, self.train, self.seed, self.state, self.net = split, train, seed, state, state.net
+        self.per_epoch, self.epoch = schedule.steps_per_epoch(train, len(split)), -1
+        size, device = min(train.batch, len(split)), split.device
+        self.order = torch.empty(self.per_epoch, size, dtype=torch.int64, device=device)
+        self.draws = torch.empty(self.per_epoch, size, 3, dtype=torch.int64, device=device)
+        self.rates, self.temperatures = torch.empty(2, self.per_epoch, dtype=state.rate.dtype, device=device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def prepare(self) -> None:
+        """Fill the tables when a new epoch begins, or when training resumes within one."""
+        epoch, position = divmod(self.state.step, self.per_epoch)
+        if epoch == self.epoch:
+            return
+        samples, image = self.order.numel(), (self.split.images.shape[2], self.split.images.shape[3])
+        order = torch.randperm(len(self.split), generator=_generator(self.seed, "order", epoch))[:samples]
+        draws = draw(self.train.augment, samples, size=image, generator=_generator(self.seed, "augment", epoch))
+        self.order.copy_(order.view_as(self.order))
+        self.draws.copy_(draws.view_as(self.draws))
+        steps = range(epoch * self.per_epoch, (epoch + 1) * self.per_epoch)
+        for table, plan in ((self.rates, schedule.learning_rate), (self.temperatures, schedule.temperature)):
+            table.copy_(torch.tensor([plan(self.train, step, self.per_epoch) for step in steps], dtype=torch.float64))
+        self.position.fill_(position)
+        self.epoch = epoch
+
+    def __call__(self) -> Tensor:
+        """Take it; returns the loss before, on the device."""
+        train, optimizer = self.train, self.state.optimizer
+        chosen, draws = self.order[self.position][0], self.draws[self.position][0]
+        dtype = self.state.rate.dtype
+        batch = self.split.take(chosen, dtype=dtype, augment=train.augment, draws=draws)
+        half = train.precision == "bfloat16"
+        with torch.autocast(self.split.device.type, torch.bfloat16, enabled=half, cache_enabled=False):
+            logits = self.net(batch.images)
+        temperature = self._temperature(logits.detach())
+        loss = LOSSES[train.loss](logits, batch.labels, temperature=temperature, label_smoothing=train.label_smoothing)
+        optimizer.zero_grad()
+        loss.backward()
+        if train.clip is not None:
+            nn.utils.clip_grad_norm_(self.net.parameters(), train.clip)
+        for group in optimizer.param_groups:
+            group["lr"].copy_(self.rates[self.position][0] * group["factor"])
+        optimizer.step()
+        self.state.temperature.copy_(temperature.detach())
+        self.position += 1
+        return loss.detach()
+
+    def _temperature(self, logits: Tensor) -> Tensor:
+        """That of this step: learned, or what brings these logits to the target, or as planned."""
+        if self.state.log_temperature is not None:
+            return self.state.log_temperature.exp()
+        if self.train.temperature_target is None:
+            return self.temperatures[self.position][0]
+        held = {"hold-norm": softmax.temperature_for_norm, "hold-entropy": softmax.temperature_for_entropy}
+        return held[self.train.temperature_schedule](logits, self.train.temperature_target)
+
+
+class Replayed:
+    """A step that becomes a CUDA graph once it has run a few times, when cuDNN and the optimiser have made up their minds."""
+
+    def __init__(self, step: Step, *, warm_up: int = 3) -> None:
+        self.step, self.left, self.stream = step, warm_up, torch.cuda.Stream()
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.loss = torch.empty(0)
+
+    def __call__(self) -> Tensor:
+        """Take it; returns the loss before, on the device."""
+        if self.left:
+            self.left -= 1
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                loss = self.step()
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return loss
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            self.step.state.optimizer.zero_grad()  # so that gradients are allocated anew, where the graph will write them
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.loss = self.step()
+        self.graph.replay()
+        return self.loss.clone()
+
+
+def fitting_batch(step: Step) -> int | None:
+    """The largest half, quarter, ... of a batch that does not run out of memory; None where even one image does."""
+    size = step.order.shape[1] // 2
+    while size:
+        torch.cuda.empty_cache()
+        try:
+            batch = step.split.take(step.order[0, :size], dtype=step.state.rate.dtype)
+            step.net(batch.images).float().logsumexp(1).sum().backward()
+            return size
+        except torch.OutOfMemoryError:
+            size //= 2
+        finally:
+            step.state.optimizer.zero_grad()
+    return None
+
+
+@contextlib.contextmanager
+def deterministic() -> Iterator[None]:
+    """cuDNN kernels that add in one order, so that a resumed run goes on to the same bits; no effect on a CPU."""
+    before = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before
+
+
+def _generator(seed: int, purpose: str, index: int) -> torch.Generator:
+    """An independent stream for each purpose and index."""
+    digest = hashlib.blake2b(f"{seed}/{purpose}/{index}".encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)

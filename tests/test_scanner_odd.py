@@ -1,0 +1,270 @@
+"""Models and data as users have them: odd heads, odd layers, odd loaders. Each is measured rightly or refused by name."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
+
+import thermocline as tc
+from thermocline import geometry, measure
+from thermocline.measure import again, collect, find_taps, source
+from thermocline.nets import Tap
+from thermocline.spec import Failure, InputError
+
+CLASSES = 4
+
+
+def seeded(build, seed: int = 0) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+def vectors(n: int = 90, d: int = 6, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    labels = torch.arange(n) * CLASSES // n  # sorted by class
+    x = torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+    return x + 2 * torch.eye(CLASSES, d)[labels], labels
+
+
+def images(n: int = 24, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(n, 3, 8, 8, generator=torch.Generator().manual_seed(seed)), torch.arange(n) % CLASSES
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, CLASSES))
+
+
+def convolutional() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, CLASSES))
+
+
+def rows(net: nn.Module, data, measures, **options) -> list[dict]:
+    with torch.random.fork_rng(devices=[]):
+        return tc.scan(net, data, data, measures=measures, **options).rows.to_pylist()
+
+
+def test_alignment_of_a_convolution_is_of_all_images_and_patches() -> None:
+    net, (x, y) = seeded(convolutional), images()
+    wanted = geometry.alignment(net[0].weight, geometry.unfold_patches(x, net[0]))
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(1))
+    for data in ((x, y), (x[order], y[order])):
+        found = {r["params"]: r["value"] for r in rows(net, data, ["alignment"]) if r["layer"] == "0"}
+        assert found["part=max,top=15"] == pytest.approx(float(wanted.max))
+        assert found["part=first,top=15"] == pytest.approx(float(wanted.first))
+
+
+def test_rows_made_from_some_samples_say_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(again, "ROWS", 36 * 5)  # five images' worth of patches
+    monkeypatch.setattr(collect, "FEW", 12)
+    found = {
+        (r["measure"], r["layer"], r["params"]) for r in rows(seeded(convolutional), images(), ["alignment", "gradient_rank"])
+    }
+    assert ("alignment", "0", "part=max,top=15,samples=4") in found
+    assert ("alignment", "3", "part=max,top=15,samples=12") in found
+    assert ("gradient_rank", "0", "of=covariance,rtol=0.001,samples=12") in found
+
+
+class OneDimensional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.mix, self.head = nn.Conv1d(3, 24, 3, padding=1), nn.Linear(24, 10), nn.Linear(10, CLASSES)
+
+    def forward(self, x):
+        x = self.conv(x.flatten(2)).relu()  # n, 24, 64
+        return self.head(self.mix(x.mT.unflatten(1, (8, 8))).mean((1, 2)))  # n, 8, 8, 10: features last
+
+
+def test_views_go_by_the_kind_of_layer() -> None:
+    net, (x, _) = seeded(OneDimensional), images()
+    taps = find_taps(net, lambda: net(x))
+    assert [(tap.path, tap.view) for tap in taps] == [("conv", "pool2"), ("mix", "mean"), ("head", "flatten")]
+    with measure.capture(net, taps) as seen:
+        net(x)
+    assert [tuple(value.shape) for value in seen.values()] == [(24, 48), (24, 10), (24, CLASSES)]
+
+
+def test_what_can_be_read_only_once_is_refused() -> None:
+    x, y = vectors()
+    with pytest.raises(InputError, match="only once"):
+        rows(seeded(mlp), ((x[i : i + 30], y[i : i + 30]) for i in range(0, 90, 30)), ["accuracy"])
+
+    class Once(IterableDataset):
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            raise StopIteration
+
+    with pytest.raises(InputError, match="only once"):
+        rows(seeded(mlp), DataLoader(Once(), 8), ["accuracy"])
+
+
+def test_a_batch_sampler_of_the_users_own_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = vectors(90)
+    some = BatchSampler(SubsetRandomSampler(range(60, 90), generator=torch.Generator().manual_seed(2)), 8, False)
+    loader = DataLoader(TensorDataset(x, y), batch_sampler=some)
+    assert source.count(loader) == 30
+    assert not source.indexable(loader)
+    assert not source.indexable(DataLoader(TensorDataset(x.unflatten(0, (9, 10)), y.view(9, 10)), batch_size=None))
+    assert source.count(DataLoader(TensorDataset(x.unflatten(0, (9, 10)), y.view(9, 10)), batch_size=None)) is None
+    monkeypatch.setattr(collect, "HELD", 0)
+    found = rows(seeded(mlp), loader, ["probe_accuracy"], probes=("logistic",))
+    assert len(found) == 2
+
+
+def test_a_loaders_own_generator_goes_on_as_if_nothing_had_drawn() -> None:
+    x, y = vectors()
+    generator = torch.Generator().manual_seed(5)
+    loader = DataLoader(TensorDataset(x, y), 16, shuffle=True, generator=generator)
+    before = generator.get_state()
+    tc.scan(seeded(mlp), loader, (x, y), measures=["accuracy"])
+    tc.Watch(seeded(mlp), loader)
+    assert torch.equal(before, generator.get_state())
+
+
+@pytest.mark.parametrize("kind", ["tensors", "stream"])
+def test_a_watch_sees_every_class_of_a_sorted_set(kind: str) -> None:
+    x, y = vectors(4000)
+
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(zip(x, y))
+
+    with torch.random.fork_rng(devices=[]):
+        watch = tc.Watch(seeded(mlp), (x, y) if kind == "tensors" else DataLoader(Stream(), 100), samples=300)
+    labels = watch._sample[1]
+    assert labels.unique().tolist() == [0, 1, 2, 3]
+    assert 150 <= len(labels) <= 300
+
+
+def test_a_watch_follows_dear_measures_and_refuses_what_it_has_no_data_for() -> None:
+    watch = tc.Watch(seeded(mlp), vectors(), measures=["neural_collapse", "alignment"])
+    assert any(key.startswith("neural_collapse/") for key in watch.step(0) or {})
+    with pytest.raises(InputError, match="probe_accuracy needs test or other data"):
+        tc.Watch(seeded(mlp), vectors(), measures=["probe_accuracy"])
+    with pytest.raises(InputError, match="samples must be at least 1"):
+        tc.Watch(seeded(mlp), vectors(), samples=0)
+
+
+def test_a_watch_does_not_write_over_an_earlier_one(tmp_path) -> None:
+    with tc.Watch(seeded(mlp), vectors(), directory=tmp_path / "w") as watch:
+        watch.step(0)
+    with pytest.raises(InputError, match="holds an earlier watch"):
+        tc.Watch(seeded(mlp, 1), vectors(), directory=tmp_path / "w")
+
+
+def test_a_watch_counts_the_passes_of_a_compiled_net() -> None:
+    net, (x, _) = seeded(mlp), vectors()
+    compiled = torch.compile(net, backend="eager")
+    compiled(x)
+    with tc.Watch(compiled, vectors(), every=1) as watch:
+        compiled(x)
+        compiled(x)
+    assert watch.count == 2
+    with pytest.raises(RuntimeError, match="compiled part"), tc.capture(compiled, [Tap("_orig_mod.0")]):
+        compiled(x)
+
+
+def test_a_sweep_does_not_go_beyond_the_format_of_the_net() -> None:
+    x, y = vectors()
+    found = rows(seeded(mlp).bfloat16(), (x, y), ["rank", "solution_rank"])
+    assert {r["params"] for r in found} == {"of=covariance,rtol=0.001", "of=features,rtol=0.1", "of=features,rtol=0.01"}
+
+
+def blocks() -> nn.Module:
+    return nn.Sequential(nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8)), nn.ReLU(), nn.Linear(8, CLASSES))
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 8)), nn.ReLU(), nn.Linear(8, CLASSES))
+
+
+class Detached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(input=self.body(x).detach().relu())
+
+
+def frozen_forward() -> nn.Module:
+    net = mlp()
+    net.forward = torch.no_grad()(net.forward)
+    return net
+
+
+@pytest.mark.parametrize(
+    ("build", "taps", "with_gradient"),
+    [
+        (blocks, (Tap("0"), Tap("0.1"), Tap("2")), {"2"}),
+        (normed, (), {"2"}),
+        (Detached, (), {"head"}),
+        (frozen_forward, (), set()),
+    ],
+)
+def test_layers_without_a_gradient_have_no_row_of_one(build, taps, with_gradient: set[str]) -> None:
+    found = rows(seeded(build), vectors(), ["all"], taps=taps)
+    assert {r["layer"] for r in found if r["measure"] == "gradient_rank"} == with_gradient
+    assert {r["measure"] for r in found} >= {"rank", "neural_collapse", "alignment"}
+
+
+def test_inference_mode_changes_nothing() -> None:
+    net = seeded(mlp)
+    plain = rows(net, vectors(), ["all"])
+    with torch.inference_mode():
+        assert rows(net, vectors(), ["all"]) == plain
+
+
+def test_wide_inputs_are_read_through_a_subset_that_rows_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (again, collect):
+        monkeypatch.setattr(module, "WIDEST", 5)
+    data = vectors(), vectors(seed=1)
+    found = tc.scan(seeded(mlp), *data, {"other": data}, measures=["alignment", "neural_collapse", "auroc"]).rows.to_pylist()
+    assert {r["params"] for r in found if r["measure"] == "alignment"} >= {"part=max,top=15,subset=5"}
+    assert {r["view"] for r in found if r["measure"] == "auroc"} == {"input/5"}
+    assert any("part=nc3,subset=5" in r["params"] for r in found)
+
+
+def test_missing_test_data_leave_out_what_they_are_needed_for() -> None:
+    net, data = seeded(mlp), vectors()
+    found = {r["measure"] for r in tc.scan(net, data, None, {"other": (data, None)}).rows.to_pylist()}
+    assert {"rank", "neural_collapse", "accuracy"} <= found
+    assert not found & {"probe_accuracy", "ood_drop", "auroc", "orthodev"}
+    for ood, message in (
+        ({"": (data, data)}, "must not be empty"),
+        ({"o": DataLoader(TensorDataset(*data))}, "must be a pair"),
+    ):
+        with pytest.raises(InputError, match=message):
+            tc.scan(net, data, data, ood)
+
+
+def pooled() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 6, 3), nn.AdaptiveAvgPool2d(1), nn.ReLU(), nn.Conv2d(6, CLASSES, 1), nn.Flatten())
+
+
+def test_heads_of_other_kinds() -> None:
+    found = rows(seeded(pooled), images(), ["neural_collapse", "rank"])
+    assert {r["layer"] for r in found} == {"0", "3"}
+    assert len([r for r in found if r["measure"] == "neural_collapse"]) == 8
+    alone = rows(seeded(lambda: nn.Sequential(nn.Linear(6, CLASSES))), vectors(), ["effective_depth"])
+    assert [r["value"] for r in alone] == [1.0]
+
+
+def test_nan_in_the_inputs_is_said() -> None:
+    x, y = vectors()
+    x[0, 0] = float("nan")
+    with pytest.raises(Failure, match="NaN or infinite"):
+        rows(seeded(mlp), (x, y), ["rank"])
+
+
+def test_other_things_that_are_not_what_is_needed() -> None:
+    net, data = seeded(mlp), vectors()
+    net.taps = "something else"
+    assert rows(net, data, "accuracy")
+    with pytest.raises(InputError, match=r"made by nets.Tap\(path"):
+        rows(net, data, ["rank"], taps=("0", "2"))
+    with pytest.raises(InputError, match=r"torch.nn.Module, got a function"):
+        tc.scan(lambda x: x, data, data)
+    both = rows(seeded(mlp), data, ["alignment", "rank"], taps=(Tap("0", at="input"), Tap("0"), Tap("2")))
+    assert {r["depth"] for r in both if r["measure"] == "rank"} == {1, 2, 3}

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 
 from thermocline import spec
-from thermocline.bench import arrays, full, network, watching
+from thermocline.bench import arrays, full, network, training, watching
 from thermocline.bench.case import Answers, Case
 from thermocline.run import check_device, processor
 
-BENCHES: dict[str, Case] = {**arrays.CASES, **network.CASES, **full.CASES, **watching.CASES}
+BENCHES: dict[str, Case] = {**arrays.CASES, **network.CASES, **full.CASES, **watching.CASES, **training.CASES}
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 

@@ -23,7 +23,7 @@ from thermocline.record import RANK
 
 BATCH = 1000  # images a forward pass, where nothing is trained
 PASSES, STEP, LR = 30, 512, 1e-3  # of a probe: passes over the data, images a step, learning rate of Adam
-FEW, TOP = 2048, 15  # for alignment: some 2,048 images, of which convolutions take an eighth, and 15 directions
+FEW, COLUMNS, TOP = 2048, 2**18, 15  # for alignment: some 2,048 images, of those no more than fill A, and 15 directions
 
 Run = Callable[[Tensor], tuple[Tensor, Tensor]]  # images to what went into and came out of a layer
 Epoch = Callable[[], Iterator[tuple[Tensor, Tensor]]]  # one pass of shuffled batches of features and labels
@@ -114,8 +114,10 @@ def _spectrum(features: Tensor) -> dict[str, float]:
 
 def _alignment(run: Run, layer: Any, split: Split) -> list[float]:
     """The largest and the first cosine between what a weight reads and what it is given, inputs in the columns of A."""
-    stride = max(len(split) // FEW, 1) * (8 if isinstance(layer, nn.Conv2d) else 1)
-    chosen = torch.arange(0, len(split), stride)
+    chosen = torch.arange(0, len(split), max(len(split) // FEW, 1))
+    if isinstance(layer, nn.Conv2d):  # one column of A for every image and place
+        places = run(split.take(chosen[:1]).images)[1][0, 0].numel()
+        chosen = chosen[:: -(-len(chosen) * places // COLUMNS)]
     inputs = torch.cat([run(split.take(some).images)[0] for some in chosen.split(BATCH)])
     if isinstance(layer, nn.Conv2d):
         padding: Any = layer.padding

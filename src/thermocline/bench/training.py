@@ -1,0 +1,104 @@
+"""What a training step costs: our loop, and the loop as it is written in plain PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from thermocline import data, nets, spec, train
+from thermocline.bench.case import Answers, Case, sized
+from thermocline.bench.full import NET, SMALL, SMALL_NET
+from thermocline.bench.images import draw
+from thermocline.data import Split
+
+
+class Loop(NamedTuple):
+    """A net to train, resident images, the recipe, and how many steps of it to take."""
+
+    net: nn.Module
+    split: Split
+    recipe: spec.Train
+    steps: int
+
+
+def _loop(scale: float, *, batch: int, steps: int) -> Loop:
+    """A ResNet-18 and 10,000 images, with the recipe people use on CIFAR."""
+    small = scale < SMALL
+    net, classes, size, count, batch = (SMALL_NET, 10, 16, 500, 32) if small else (NET, 100, 32, 10_000, batch)
+    split, _ = draw(0, count, 0, classes=classes, size=size)
+    steps = sized(steps, scale, least=20)
+    epochs = -(-steps // (count // batch))
+    recipe = spec.Train(epochs=epochs, batch=batch, lr=0.02, weight_decay=5e-4, augment="crop+flip", schedule="constant")
+    built = nets.build(net, classes=classes, size=size).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    return Loop(built, split, recipe, steps)
+
+
+def _precision(loop: Loop) -> spec.Train:
+    """bfloat16 on a GPU, where it is what people use."""
+    half = "train.precision", "bfloat16" if loop.split.device.type == "cuda" else "float32"
+    return spec.replace(spec.Run(train=loop.recipe), dict([half])).train
+
+
+def _ours(loop: Loop) -> Answers:
+    net = copy.deepcopy(loop.net)
+    for step, _ in train.fit(net, loop.split, _precision(loop), seed=0, at=[loop.steps]):
+        if step == loop.steps:
+            break
+    return _judged(net, loop)
+
+
+def _plain(loop: Loop) -> Answers:
+    """Eager, images and augmentation on the device too, and nothing that waits for it."""
+    net, split, recipe = copy.deepcopy(loop.net), loop.split, loop.recipe
+    device = split.device.type
+    optimizer = torch.optim.SGD(net.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+    schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)
+    generator = torch.Generator().manual_seed(0)
+    net.train()
+    steps = 0
+    while steps < loop.steps:
+        for chosen in torch.randperm(len(split), generator=generator).split(recipe.batch)[: len(split) // recipe.batch]:
+            draws = data.draw(recipe.augment, len(chosen), size=(split.size, split.size), generator=generator)
+            batch = split.take(chosen, augment=recipe.augment, draws=draws.to(split.device))
+            with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+                loss = functional.cross_entropy(net(batch.images), batch.labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            steps += 1
+            if steps == loop.steps:
+                break
+    return _judged(net, loop)
+
+
+def _judged(net: nn.Module, loop: Loop) -> Answers:
+    """The loss of what was trained, on as many images as a forward pass takes."""
+    batch = loop.split.take(torch.arange(min(1000, len(loop.split))))
+    with torch.no_grad():
+        loss = functional.cross_entropy(net.eval()(batch.images), batch.labels)
+    return {"loss": loss.cpu().numpy(), "steps": np.array(loop.steps)}
+
+
+def _alike(ours: Answers, theirs: Answers) -> tuple[bool, str]:
+    """Two loops that differ in the order of images learn alike: how far apart two orders end was seen to be under a fifth."""
+    gap = float(abs(ours["loss"] / theirs["loss"] - 1))
+    words = f"after {ours['steps']} steps the loss is {float(ours['loss']):.3f}, theirs {float(theirs['loss']):.3f}"
+    return gap < 0.25, words
+
+
+def _case(batch: int, steps: int) -> Case:
+    return Case(
+        "train", f"{steps:,} training steps of a ResNet-18, batch {batch}, crop + flip, bfloat16 on a GPU",
+        "a plain eager loop, its data and augmentation on the device too",
+        functools.partial(_loop, batch=batch, steps=steps), _ours, _plain, _alike, cpu_scale=0.01, warm_up=SMALL,
+    )  # fmt: skip
+
+
+CASES = {"train-128": _case(128, 1000), "train-1024": _case(1024, 200)}

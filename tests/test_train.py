@@ -267,6 +267,18 @@ def test_a_net_that_never_begins_to_learn_is_stopped(gen: torch.Generator) -> No
     with pytest.raises(train.Diverged, match=r"at step 60 the loss is 1.79.* larger train.lr .* lower train.temperature"):
         run_to_end(small(), toy(gen), recipe)
     assert run_to_end(small(), toy(gen), plan(epochs=40, batch=16, lr=1e-6, temperature=1e4, patience=50))[-1] == 240
+    held = plan(epochs=12, batch=16, lr=1e-6, temperature_schedule="hold-norm", temperature_target=0.01)
+    assert run_to_end(small(), toy(gen), held)[-1] == 72, "its loss is at chance by design"
+
+
+@pytest.mark.parametrize(("way", "target"), [("hold-norm", 0.1), ("hold-entropy", 1.5)])
+def test_a_held_net_learns_without_growing_its_logits(gen: torch.Generator, way: str, target: float) -> None:
+    split, net = toy(gen), small()
+    before = net(split.take(torch.arange(96)).images).norm()
+    run_to_end(net, split, plan(epochs=30, batch=16, lr=0.05, clip=1.0, temperature_schedule=way, temperature_target=target))
+    logits = net(split.take(torch.arange(96)).images)
+    assert (logits.argmax(1) == split.labels).double().mean() > 0.9
+    assert logits.norm() < 20 * before
 
 
 def test_out_of_memory_names_a_batch_that_fits(gen: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:

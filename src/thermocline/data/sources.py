@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from thermocline.data import arrays, copies, folder, memory, parquet, pixels, runes, tampering
+from thermocline.data.fetching import DOWNLOADS
 from thermocline.data.hashing import balanced, held_out
 from thermocline.data.source import Set, Source, Want, held
 from thermocline.data.split import Split
@@ -164,7 +165,7 @@ def _copy(name: str, data_dir: str | os.PathLike[str] | None) -> Set:
     there = sorted(path.stem for path in Path(data_dir).expanduser().glob("*.npz")) if data_dir is not None else []
     if name not in _COPIES:
         raise unknown("data set", name, [*NAMES, *(stem for stem in there if stem not in NAMES)])
-    layout = _COPIES[name].format(name=name)
+    layout = _COPIES[name].format(name=name) + ("; --download fetches it" if name in DOWNLOADS else "")
     if data_dir is None:
         raise InputError(f"{name} is read from a local copy; say where with --data-dir DIR (data_dir=), holding {layout}")
     if not Path(data_dir).expanduser().is_dir():

@@ -82,7 +82,9 @@ class _Watch:
         # What a net that gives every class the same probability has.
         self.chance = 1 - 1 / split.classes if train.loss == "mse" else math.log(split.classes)
         patience = max(train.epochs // 4, 5) if train.patience is None else train.patience
-        self.deadline: float = start + patience * steps_per_epoch(train, len(split))
+        # Where the size of the logits is held, the loss may stay near chance however much is learned.
+        held = train.temperature_target is not None or train.loss == "logitnorm"
+        self.deadline = math.inf if held else start + patience * steps_per_epoch(train, len(split))
 
     def add(self, loss: Tensor) -> None:
         self.losses.append(loss)

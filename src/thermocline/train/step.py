@@ -58,7 +58,7 @@ class Step:
         half = train.precision == "bfloat16"
         with torch.autocast(self.split.device.type, torch.bfloat16, enabled=half, cache_enabled=False):
             logits = self.net(batch.images)
-        temperature = self._temperature(logits.detach())
+        temperature = self._temperature(logits)
         loss = LOSSES[train.loss](logits, batch.labels, temperature=temperature, label_smoothing=train.label_smoothing)
         optimizer.zero_grad()
         loss.backward()
@@ -72,7 +72,10 @@ class Step:
         return loss.detach()
 
     def _temperature(self, logits: Tensor) -> Tensor:
-        """That of this step: learned, or what brings these logits to the target, or as planned."""
+        """That of this step: learned, or what brings these logits to the target, or as planned.
+
+        What brings them to the target moves with them, and the gradient is to see it: growing them then gains nothing.
+        """
         if self.state.log_temperature is not None:
             return self.state.log_temperature.exp()
         if self.train.temperature_target is None:

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from thermocline import data
-from thermocline.data import decoding, memory
+from thermocline.data import copies, decoding, memory
 from thermocline.spec import InputError
 
 
@@ -265,3 +265,20 @@ def test_memory_is_the_least_of_what_holds_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(memory, "_container", lambda: None)
     assert memory.available("cpu") is None
     memory.check("any", 1 << 40, 1, shape=(3, 224, 224), device="cpu")
+
+
+def test_a_forged_array_is_refused_before_numpy_sees_it(tmp_path: Path) -> None:
+    """An array of objects over raw bytes would be followed as pointers."""
+
+    class Kind:
+        def __reduce__(self):
+            return np.dtype, ("O", False, True), (3, "|", None, None, None, -1, -1, 0)
+
+    class Array:
+        def __reduce__(self):
+            return np.ndarray, ((1,), Kind(), b"A" * 8)
+
+    file = tmp_path / "data_batch_1"
+    file.write_bytes(pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": [Array()]}, protocol=4))
+    with pytest.raises(InputError, match="it has an array of 'O'"):
+        copies._batch(file)

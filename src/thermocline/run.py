@@ -92,8 +92,9 @@ def follow(
             yield tell("loading", note=what.data.name)
             try:
                 yield from _carry_out(what, log, tell, check_device(device), data_dir)
-            except RuntimeError as error:
-                if not isinstance(error, torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(error):
+            except (RuntimeError, MemoryError) as error:
+                known = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
+                if not known:
                     raise
                 advice = f"try a smaller train.batch (now {what.train.batch}), net.width or data.size"
                 raise spec.Failure(f"out of memory: {advice}") from None
@@ -109,7 +110,7 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
         net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]  the layout tensor cores read
     net.to(device)
     if what.net.logit_norm_init is not None:
-        some = torch.arange(0, len(train_on), max(len(train_on) // 1000, 1))
+        some = torch.arange(0, len(train_on), max(len(train_on) // what.train.batch, 1))[: max(what.train.batch, 2)]
         nets.set_logit_norm(net, train_on.take(some).images, what.net.logit_norm_init)
     state = train.State(net, what.train)
     total = train.total_steps(what.train, len(train_on))

@@ -103,6 +103,8 @@ class Train:
             raise InputError("nesterov=true needs a momentum above 0")
         if self.nesterov and self.optimizer != "sgd":
             raise InputError(f"nesterov=true is for optimizer=sgd, not {self.optimizer}")
+        if self.temperature_target is not None and self.loss == "logitnorm":
+            raise InputError("loss=logitnorm fixes the size of the logits, so temperature_target has nothing to hold")
         for name, ways in (("end", ("linear", "cosine", "exponential", "step")), ("target", ("hold-norm", "hold-entropy"))):
             given, way = getattr(self, f"temperature_{name}") is not None, self.temperature_schedule
             if given != (way in ways):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import operator
 import os
 import pickle
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from thermocline.data import arrays, folder, parquet
-from thermocline.data.source import Set, Source, Want, held
+from thermocline.data.source import Set, Source, Want, held, located
 from thermocline.spec import InputError
 
 IMAGENET_CLASSES = 100  # that a list of those of imagenet100 must have
@@ -31,7 +32,7 @@ class Layout(NamedTuple):
 
 def find(name: str, data_dir: str | os.PathLike[str]) -> Set | None:
     """The set of that name under the directory: NAME.npz, torchvision's files, a folder; None if it has none."""
-    root = Path(data_dir).expanduser()
+    root = located(data_dir)
     if Path(name).name == name and (root / f"{name}.npz").is_file():
         return arrays.named(root / f"{name}.npz")
     if name in ("imagenet", "imagenet100"):
@@ -71,13 +72,43 @@ def _torchvision(root: Path, layout: Layout) -> Set:
     return Set(there, read)
 
 
+AGAIN = "delete it, then fetch it again (--download)"
+
+
+class _Format:
+    """Stands in for a pickled NumPy dtype: whole numbers only, and of its state the byte order alone is believed."""
+
+    def __init__(self, code: str, *_: object) -> None:
+        if code not in ("u1", "i1", "i2", "i4", "i8"):
+            raise pickle.UnpicklingError(f"it has an array of {code!r}")
+        self.code, self.order = code, "|"
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.order = ">" if state[1] == ">" else "<"
+
+
+class _Array:
+    """Stands in for a pickled NumPy array, made here from its bytes: NumPy's own way back would follow forged pointers."""
+
+    def __init__(self, *_: object) -> None:
+        self.values = np.empty(0, np.uint8)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, form, fortran, raw = state
+        if not isinstance(form, _Format):
+            raise pickle.UnpicklingError("it has an array of no known kind")
+        raw = raw.encode("latin1") if isinstance(raw, str) else raw  # a Python 2 string
+        values = np.frombuffer(raw, np.dtype(form.order + form.code)).copy()  # its own, to be written to
+        self.values = values.reshape(shape, order="F" if fortran else "C")
+
+
 class _ArraysOnly(pickle.Unpickler):
-    """Builds NumPy arrays and plain containers; whatever else a pickle names is refused, so none of its code runs."""
+    """Builds plain containers and arrays of whole numbers; all else a pickle names is refused, so none of its code runs."""
 
     def find_class(self, module: str, name: str) -> Any:
-        allowed = {("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype}
-        # The function behind every pickled array; its module has had two names.
-        allowed |= {(f"numpy.{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in ("core", "_core")}
+        # The function behind every pickled array, whose module has had two names, and what it is given.
+        makers = {(f"numpy.{core}.multiarray", "_reconstruct"): _Array for core in ("core", "_core")}
+        allowed = {**makers, ("numpy", "dtype"): _Format, ("numpy", "ndarray"): "an array"}
         if (module, name) not in allowed:
             raise pickle.UnpicklingError(f"it names {module}.{name}")
         return allowed[module, name]
@@ -88,11 +119,14 @@ def _batch(path: Path) -> tuple[Tensor, Tensor]:
     with path.open("rb") as file:
         try:
             batch = _ArraysOnly(file, encoding="latin1").load()  # written by Python 2
-            images, labels = np.asarray(batch["data"]), np.asarray(batch.get("fine_labels", batch.get("labels")))
-            images = images.reshape(-1, 3, 32, 32)
+            images, labels = batch["data"], batch.get("fine_labels", batch.get("labels"))
+            images = images.values.reshape(-1, 3, 32, 32)
+            labels = labels.values if isinstance(labels, _Array) else np.array([operator.index(label) for label in labels])
+        except MemoryError:
+            raise
         except Exception as error:  # a damaged pickle raises anything
             reason = f": {error}" if isinstance(error, pickle.UnpicklingError) else ""
-            raise InputError(f"{path} is damaged, or no batch of CIFAR{reason}; download it again") from None
+            raise InputError(f"{path} is damaged, or no batch of CIFAR{reason}; {AGAIN}") from None
     return _pair(path, images, labels)
 
 
@@ -103,15 +137,17 @@ def _mat(path: Path) -> tuple[Tensor, Tensor]:
     try:
         found = scipy.io.loadmat(path, variable_names=["X", "y"])
         images, labels = found["X"].transpose(3, 2, 0, 1), found["y"].reshape(-1).astype(np.int64) % 10
+    except MemoryError:
+        raise
     except Exception:  # as above
-        raise InputError(f"{path} is damaged, or no file of SVHN's cropped digits; download it again") from None
+        raise InputError(f"{path} is damaged, or no file of SVHN's cropped digits; {AGAIN}") from None
     return _pair(path, images, labels)
 
 
 def _pair(path: Path, images: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
     x, y = arrays.images(f"{path}: its images", images), arrays.labels(f"{path}: its labels", labels)
     if len(x) != len(y):
-        raise InputError(f"{path} has {len(x)} images but {len(y)} labels; download it again")
+        raise InputError(f"{path} has {len(x)} images but {len(y)} labels; {AGAIN}")
     return x, y
 
 

@@ -37,7 +37,12 @@ def square(image: Image.Image, what: str, *, size: int, channels: int) -> np.nda
     """The middle square, resized to size x size (bilinear, antialiased), as uint8 (c, h, w)."""
     try:
         upright = ImageOps.exif_transpose(image)  # cameras store how they were held, not a turned picture
-        fitted = ImageOps.fit(upright.convert("L" if channels == 1 else "RGB"), (size, size), Image.Resampling.BILINEAR)
+        width, height = upright.size
+        side = min(width, height)
+        # On whole pixels: a square between two would blur what needs no resizing.
+        left, top = (width - side) // 2, (height - side) // 2
+        middle = upright.crop((left, top, left + side, top + side)).convert("L" if channels == 1 else "RGB")
+        fitted = middle if side == size else middle.resize((size, size), Image.Resampling.BILINEAR)
     except Exception:  # as above
         raise InputError(f"{what} is damaged and cannot be read as an image") from None
     return np.asarray(fitted).reshape(size, size, channels).transpose(2, 0, 1)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from thermocline.data import copies
+from thermocline.data.source import located
 from thermocline.spec import Failure, InputError, unknown
 
 DOWNLOADS: dict[str, str] = {
@@ -50,7 +51,7 @@ def download(name: str, data_dir: str | os.PathLike[str]) -> None:
     """Fetch a set into the data directory, unless it is there; what an earlier call left unfinished is gone on with."""
     if name not in REMOTE:
         raise unknown("data set to download", name, REMOTE)
-    root = Path(data_dir).expanduser()
+    root = located(data_dir)
     if _there(name, root):
         return
     try:

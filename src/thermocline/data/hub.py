@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +53,7 @@ def _splits(root: Path, known: set[str]) -> dict[str, list[Path]]:
     if root in places or root / "data" in places:
         return places.get(root) or places[root / "data"]
     if len(places) > 1:
-        sets = ", ".join(str(place.relative_to(root)) for place in places)
+        sets = ", ".join(os.path.relpath(place, root) for place in places)
         raise InputError(f"{root} holds several sets: {sets}; name the folder of one of them")
     return next(iter(places.values()))
 

@@ -22,7 +22,7 @@ from thermocline.data import arrays, decoding
 from thermocline.data.hashing import held_out
 from thermocline.data.hub import Files, find
 from thermocline.data.pixels import fit
-from thermocline.data.source import Set, Source, Want
+from thermocline.data.source import Set, Source, Want, located
 from thermocline.spec import InputError, unknown
 
 OPTIONS = ("image", "label", "train", "test")
@@ -53,7 +53,7 @@ def options(name: str, rest: str) -> tuple[Path, dict[str, str]]:
         chosen[option] = value
     if not path:
         raise InputError(f"data set {name!r} names no path; write parquet:DIR")
-    return Path(path).expanduser(), chosen
+    return located(path), chosen
 
 
 def named(root: Path, chosen: dict[str, str]) -> Set:
@@ -97,6 +97,8 @@ def _columns(file: Path, chosen: dict[str, str]) -> Columns:
         if what in chosen and chosen[what] not in schema.names:
             raise InputError(f"{file}: {unknown('column', chosen[what], schema.names)}")
         there = [name for name in usual if name in schema.names]
+        if twice := [name for name in there if schema.names.count(name) > 1]:
+            raise InputError(f"{file} has several columns called {twice[0]}")
         if what not in chosen and not there:
             has = ", ".join(schema.names) or "none"
             raise InputError(f"{file} has no column {' or '.join(usual)}; it has {has}: say which with :{what}=COLUMN")

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from thermocline.spec import InputError
+
+
+def located(path: str | os.PathLike[str]) -> Path:
+    """A path as the user wrote it, with ~ for a home directory."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise InputError(f"{path}: there is no such home directory") from None
 
 
 @dataclass(frozen=True)

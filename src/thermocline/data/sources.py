@@ -15,7 +15,7 @@ from torch import Tensor
 from thermocline.data import arrays, copies, folder, memory, parquet, pixels, runes, tampering
 from thermocline.data.fetching import DOWNLOADS
 from thermocline.data.hashing import balanced, held_out
-from thermocline.data.source import Set, Source, Want, held
+from thermocline.data.source import Set, Source, Want, held, located
 from thermocline.data.split import Split
 from thermocline.spec import InputError, unknown
 
@@ -155,20 +155,20 @@ _KINDS: dict[str, Callable[[str, str | None], Set]] = {
 def _path(name: str, rest: str | None, form: str) -> Path:
     if not rest:
         raise InputError(f"data set {name!r} names no path; write {form}")
-    return Path(rest).expanduser()
+    return located(rest)
 
 
 def _copy(name: str, data_dir: str | os.PathLike[str] | None) -> Set:
     """A set that lies under the data directory."""
     if data_dir is not None and (found := copies.find(name, data_dir)) is not None:
         return found
-    there = sorted(path.stem for path in Path(data_dir).expanduser().glob("*.npz")) if data_dir is not None else []
+    there = sorted(path.stem for path in located(data_dir).glob("*.npz")) if data_dir is not None else []
     if name not in _COPIES:
         raise unknown("data set", name, [*NAMES, *(stem for stem in there if stem not in NAMES)])
     layout = _COPIES[name].format(name=name) + ("; --download fetches it" if name in DOWNLOADS else "")
     if data_dir is None:
         raise InputError(f"{name} is read from a local copy; say where with --data-dir DIR (data_dir=), holding {layout}")
-    if not Path(data_dir).expanduser().is_dir():
+    if not located(data_dir).is_dir():
         raise InputError(f"the data directory {data_dir} does not exist; it should hold {layout}")
     has = ", ".join(there) or "no .npz files"
     raise InputError(f"the data directory {data_dir} has no {name}: expected {layout}; it has: {has}")

@@ -70,6 +70,8 @@ def build(net: spec.Net, *, classes: int, size: int, channels: int = 3, seed: in
     `logit_norm_init` needs images: `set_logit_norm` sees to it.
     """
     check(net)
+    if net.logit_norm == "after" and classes < 3:
+        raise InputError("net.logit_norm=after leaves two classes nothing to learn: normalised, two logits are 1 and -1")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         built = _plain(net, classes=classes, size=size, channels=channels)

@@ -48,9 +48,11 @@ def fit(
     state = state or State(net, train)
     step = Step(split, train, seed=seed, state=state)
     run = Replayed(step) if (split.device.type == "cuda" if graph is None else graph) else step
-    watch = _Watch(train, split, start=state.step)
+    watch = _Watch(step, start=state.step)
     total = total_steps(train, len(split))
     stops = {*at, *snapshot_steps(train, total)}
+    if state.step < total:
+        step.prepare()
     yield state.step, net
     while state.step < total:
         step.prepare()
@@ -75,33 +77,43 @@ def _within_memory(run: Callable[[], Tensor], step: Step) -> Tensor:
 
 
 class _Watch:
-    """Notices a loss that is not finite, that has left where it started far behind, or that never leaves it."""
+    """Notices a loss that is not finite, that has left where it started far behind, or a net that does not begin to learn."""
 
-    def __init__(self, train: spec.Train, split: Split, *, start: int) -> None:
-        self.train, self.seen, self.losses = train, start, list[Tensor]()
-        # What a net that gives every class the same probability has.
-        self.chance = 1 - 1 / split.classes if train.loss == "mse" else math.log(split.classes)
+    def __init__(self, step: Step, *, start: int) -> None:
+        self.step, self.train, self.seen, self.losses = step, step.train, start, list[Tensor]()
+        labels, train = step.split.labels, step.train
+        self.limit = 0.0
+        self.guessing = float(labels.bincount().max()) / len(labels)
         patience = max(train.epochs // 4, 5) if train.patience is None else train.patience
-        # Where the size of the logits is held, the loss may stay near chance however much is learned.
-        held = train.temperature_target is not None or train.loss == "logitnorm"
-        self.deadline = math.inf if held else start + patience * steps_per_epoch(train, len(split))
+        # Counted from the first step, so that a resumed run is judged where an uninterrupted one would be.
+        self.judgement = patience * step.per_epoch
+        self.since, self.hits = start, int(step.hits)
 
     def add(self, loss: Tensor) -> None:
         self.losses.append(loss)
 
-    def check(self, step: int) -> None:
+    def check(self, now: int) -> None:
         losses = torch.stack(self.losses).cpu().tolist()
         for offset, loss in enumerate(losses, start=1):
             if not math.isfinite(loss):
                 raise Diverged(hint(self.train, f"loss became {loss} at step {self.seen + offset}"))
         mean = sum(losses) / len(losses)
-        if mean > 20 * max(self.chance, 1.0):
-            raise Diverged(hint(self.train, f"loss grew to {mean:.4g} by step {step}, where guessing has {self.chance:.4g}"))
-        if mean < 0.98 * self.chance:
-            self.deadline = math.inf
-        if step >= self.deadline:
-            raise Diverged(_stalled(self.train, f"at step {step} the loss is {mean:.4g}, where guessing has {self.chance:.4g}"))
-        self.seen, self.losses = step, []
+        self.limit = self.limit or 20 * max(losses[0], math.log(self.step.split.classes), 1.0)
+        if mean > self.limit:
+            raise Diverged(hint(self.train, f"loss grew to {mean:.4g} by step {now}, 20 times where it started"))
+        self._judge(now)
+        self.seen, self.losses = now, []
+
+    def _judge(self, now: int) -> None:
+        """Once, after `patience` epochs: over the last of them or so, is more right than guessing would get?"""
+        if self.since < self.judgement <= now:
+            samples = (now - self.since) * self.step.order.shape[1]
+            right = (int(self.step.hits) - self.hits) / samples
+            noise = 3 * math.sqrt(self.guessing * (1 - self.guessing) / samples)
+            if right < self.guessing + noise:
+                raise Diverged(_stalled(self.train, now, right, self.guessing))
+        if now < self.judgement and now - self.since >= self.step.per_epoch:
+            self.since, self.hits = now, int(self.step.hits)
 
 
 def hint(train: spec.Train, what: str) -> str:
@@ -110,8 +122,9 @@ def hint(train: spec.Train, what: str) -> str:
     return f"{what}; try a smaller train.lr (now {train.lr:g}), a longer train.warmup{clip}"
 
 
-def _stalled(train: spec.Train, what: str) -> str:
+def _stalled(train: spec.Train, step: int, right: float, guessing: float) -> str:
     return (
-        f"{what}: the net has not begun to learn; try a larger train.lr (now {train.lr:g}), a lower train.temperature "
-        f"(now {train.temperature:g}), less train.weight_decay (now {train.weight_decay:g}), or more train.patience"
+        f"by step {step} the net gets {right:.1%} of its training images right, where guessing gets {guessing:.1%}: it has not "
+        f"begun to learn; try a larger train.lr (now {train.lr:g}), a lower train.temperature (now {train.temperature:g}), "
+        f"less train.weight_decay (now {train.weight_decay:g}), or more train.patience"
     )

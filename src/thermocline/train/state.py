@@ -66,9 +66,9 @@ class State:
         for name, parameter in self._named():
             for key in keys:
                 if (value := tensors.get(f"{key}.{name}")) is not None:
-                    # A count of steps stays in the format it has; what follows the weights has theirs.
-                    dtype = value.dtype if key == "step" else parameter.dtype
-                    self.optimizer.state[parameter][key] = value.to(parameter.device, dtype)
+                    # What follows the weights is laid out as they are: fused kernels go through memory, not indices.
+                    like = value.to(parameter.device) if key == "step" else torch.empty_like(parameter).copy_(value)
+                    self.optimizer.state[parameter][key] = like.detach()
         with torch.no_grad():
             self.temperature.copy_(tensors["temperature"])
             if self.log_temperature is not None:

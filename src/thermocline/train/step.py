@@ -32,6 +32,7 @@ class Step:
         self.draws = torch.empty(self.per_epoch, size, 3, dtype=torch.int64, device=device)
         self.rates, self.temperatures = torch.empty(2, self.per_epoch, dtype=state.rate.dtype, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
+        self.hits = torch.zeros((), dtype=torch.int64, device=device)  # samples got right so far
 
     def prepare(self) -> None:
         """Fill the tables when a new epoch begins, or when training resumes within one."""
@@ -48,6 +49,14 @@ class Step:
             table.copy_(torch.tensor([plan(self.train, step, self.per_epoch) for step in steps], dtype=torch.float64))
         self.position.fill_(position)
         self.epoch = epoch
+        if self.state.step == 0 and self.train.temperature_target is not None:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Before the first step, the temperature that its logits call for."""
+        with torch.no_grad():
+            logits = self.net.eval()(self.split.take(self.order[0], dtype=self.state.rate.dtype).images)
+            self.state.temperature.copy_(self._temperature(logits))
 
     def __call__(self) -> Tensor:
         """Take it; returns the loss before, on the device."""
@@ -67,7 +76,9 @@ class Step:
         for group in optimizer.param_groups:
             group["lr"].copy_(self.rates[self.position][0] * group["factor"])
         optimizer.step()
-        self.state.temperature.copy_(temperature.detach())
+        learned = self.state.log_temperature
+        self.state.temperature.copy_(temperature.detach() if learned is None else learned.detach().exp())
+        self.hits += (logits.detach().argmax(1) == batch.labels).sum()
         self.position += 1
         return loss.detach()
 

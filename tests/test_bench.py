@@ -122,7 +122,7 @@ def test_a_tiny_run() -> None:
 def test_a_group_stands_for_those_of_its_benchmarks_that_can_run() -> None:
     assert bench._select(["measure"], "cpu", 1.0) == [name for name, one in bench.BENCHES.items() if one.group == "measure"]
     assert bench._select(["neco", "measure"], "cpu", 1.0) == bench._select(["measure"], "cpu", 1.0)
-    assert bench._select(["measure"], "cuda", 1.0) == ["spectrum-rank", "neural-collapse"]
+    assert bench._select(["measure"], "cuda", 1.0) == ["spectrum-rank", "probes-gram", "neural-collapse"]
     assert bench._select(["full"], "cuda", 1.0) == bench._select(["full"], "cpu", 0.01) == ["scan-full", "scan-cached", "watch"]
 
 

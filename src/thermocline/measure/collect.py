@@ -157,7 +157,7 @@ class LastFeatures:
         self.some.add(batch.start, value)
 
 
-class Inputs:
+class Samples:
     """Some samples as they went in, to be shown again for layer inputs and gradients."""
 
     taps: tuple[Tap, ...] = ()
@@ -277,7 +277,7 @@ class Scores:
         return {name: torch.cat(parts) for name, parts in self._parts.items()}
 
 
-Collector = Outputs | Layers | LastFeatures | Inputs | Held | Readings | Scores
+Collector = Outputs | Layers | LastFeatures | Samples | Held | Readings | Scores
 
 
 class Finite:

@@ -143,7 +143,7 @@ class _Kit:
         wanted = (probing_ and "ridge" in subject.probes) or (known and "moments" in needs)
         self.layers = collect.Layers(subject.taps) if wanted else None
         self.last = _last(subject) if known and "features" in needs else None
-        self.few = collect.Inputs(count) if known and needs & {"inputs", "gradients"} else None
+        self.few = collect.Samples(count) if known and needs & {"inputs", "gradients"} else None
         views = {probing.PROTOCOLS[name].taps(subject.taps) for name in subject.probes if probing_ and name != "ridge"}
         self.held = {taps: collect.Held(taps, count) for taps in views}
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "thermocline"
 LEVELS = {
-    0: ["softmax", "moments", "spec"],
+    0: ["softmax", "moments", "spec", "team"],
     1: ["geometry", "probes", "detect", "experiments"],
     2: ["nets", "data", "record"],
     3: ["train", "measure", "report"],

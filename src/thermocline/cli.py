@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from thermocline.run import Progress
 
 out, err = Console(), Console(stderr=True)
+LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
 PROBES = ", ".join(get_args(spec.Probe))
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,8 +41,12 @@ Download = Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar
 
 def main() -> None:
     """Run the command line: bad input is one line and exit code 2, a failed computation exit code 1."""
+    if not LEADS:
+        out.quiet = err.quiet = True
     warnings.showwarning = lambda message, *_, **__: err.print(f"[yellow]warning:[/] {escape(str(message))}")
     try:
+        if os.environ.get("WORLD_SIZE", "1") != "1" and sys.argv[1:2] not in (["train"], ["sweep"]):
+            raise InputError("under torchrun only train and sweep share their work; start the others by themselves")
         app(prog_name="thermocline")
     except InputError as error:
         _fail(str(error), code=2)
@@ -88,7 +93,10 @@ def train(
     download: Download = False,
     device: Device = "auto",
 ) -> None:
-    """Train one net at a temperature, measuring as it goes. The same command continues an interrupted run."""
+    """Train one net at a temperature, measuring as it goes. The same command continues an interrupted run.
+
+    On several GPUs, or CPUs: torchrun --nproc-per-node 4 -m thermocline train ...
+    """
     what = spec.replace(spec.Run(), {"data.name": data, "net.name": net, "train.temperature": temperature, "seed": seed})
     if epochs is not None:
         what = spec.replace(what, {"train.epochs": epochs})
@@ -339,6 +347,8 @@ def _conclude(directories: list[Path], page: Path) -> None:
     """The table in the terminal, then the page."""
     from thermocline.report import render
 
+    if not LEADS:
+        return
     _table(directories)
     try:
         _say("report", render(directories, page))

@@ -5,7 +5,7 @@ NaN or infinity in the input propagates to every reader; a caller that wants an 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -151,6 +151,14 @@ class Moments:
         self.mean += shift * (other.count / total)
         self.count = total
 
+    def pool(self, total: Callable[[Tensor], Tensor]) -> None:
+        """Take in what all processes of a team have seen, each its own samples; `total` sums a tensor over them."""
+        count = total(self.mean.new_tensor(self.count))
+        mean = total(self.mean * self.count) / count.clamp(min=1)
+        shift = self.mean - mean
+        self.scatter = total(torch.addr(self.scatter, shift, shift, alpha=self.count))
+        self.mean, self.count = mean, int(count)
+
     def covariance(self, *, ddof: int) -> Float[Tensor, "d d"]:
         """scatter / (count - ddof)."""
         return self.scatter / _freedom(self.count, ddof)
@@ -234,6 +242,14 @@ class ClassMoments:
         self.within.addmm_(shift.T, shift)
         _join(self.counts, self.means, counts, means)
         self.count += other.count
+
+    def pool(self, total: Callable[[Tensor], Tensor]) -> None:
+        """Take in what all processes of a team have seen, with room for the same classes; `total` sums a tensor over them."""
+        counts = total(self.counts)
+        means = total(self.means * self.counts[:, None]) / counts.clamp(min=1)[:, None]
+        shift = (self.means - means) * self.counts.sqrt()[:, None]
+        self.within = total(torch.addmm(self.within, shift.T, shift))
+        self.counts, self.means, self.count = counts, means, int(counts.sum())
 
     @property
     def all(self) -> Moments:

@@ -79,6 +79,11 @@ class Record:
     def finished(self) -> bool:
         return (self.path / "rows.parquet").exists()
 
+    @property
+    def steps(self) -> set[int]:
+        """Those whose rows are on disk."""
+        return set(self._rows)
+
     def recorded(self, step: int) -> bool:
         """Whether the rows of this step are already on disk."""
         return step in self._rows

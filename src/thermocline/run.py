@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -27,6 +28,7 @@ import torch
 import thermocline
 from thermocline import data, measure, nets, record, spec, train
 from thermocline.spec import InputError
+from thermocline.team import Team
 
 SAVE_SECONDS = 30.0  # between checkpoints, looked at with every progress report
 UPDATES = 200  # progress reports a run
@@ -84,14 +86,15 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
 def follow(
     what: spec.Run, directory: str | os.PathLike[str] | None = None, *, device: str = "auto", data_dir: str | None = None
 ) -> Iterator[Progress]:
-    """Carry out a run, yielding where it stands."""
+    """Carry out a run, yielding where it stands; under `torchrun`, together with the other processes it started."""
     check(what, device=device, data_dir=data_dir)
     tell = functools.partial(Progress, what.name)
-    with record.open_run(_directory(what, directory), what) as log:
+    team, place = Team.join(check_device(device))
+    with _open(_directory(what, directory), what, team) as log:
         if not log.finished:
             yield tell("loading", note=what.data.name)
             try:
-                yield from _carry_out(what, log, tell, check_device(device), data_dir)
+                yield from _carry_out(what, log, tell, team, place, data_dir)
             except (RuntimeError, MemoryError) as error:
                 known = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
                 if not known:
@@ -101,7 +104,44 @@ def follow(
     yield tell("finished")
 
 
-def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.device, data_dir: str | None) -> Iterator[Progress]:
+class _Listener:
+    """The record, to the processes of a team that do not write it: they know what is on disk, and leave the rest alone."""
+
+    def __init__(self, path: Path, finished: bool, steps: set[int]) -> None:
+        self.path, self.finished, self.steps = path, finished, steps
+
+    def recorded(self, step: int) -> bool:
+        """Whether the rows of this step are already on disk."""
+        return step in self.steps
+
+    def provenance(self) -> dict[str, Any]:
+        """Nothing: that is for who writes it."""
+        return {}
+
+    def append(self, step: int, rows: Iterable[record.Row]) -> None:
+        """Remember that this step is done."""
+        self.steps.add(step)
+
+    def ignore(self, *_: Any) -> None:
+        """Nothing to do."""
+
+    load = save = describe = finish = ignore
+
+
+@contextlib.contextmanager
+def _open(directory: Path, what: spec.Run, team: Team) -> Iterator[record.Record | _Listener]:
+    """The run directory, held open by the process that leads."""
+    if team.leads:
+        with record.open_run(directory, what) as log:
+            team.tell((log.finished, log.steps))
+            yield log
+    else:
+        yield _Listener(directory, *team.tell(None))
+
+
+def _carry_out(
+    what: spec.Run, log: record.Record | _Listener, tell: Any, team: Team, device: torch.device, data_dir: str | None
+) -> Iterator[Progress]:
     began = saved = time.monotonic()
     before = log.provenance().get("wall_seconds", 0.0)
     train_on, test_on, ood = _load(what.data, device, data_dir)
@@ -116,13 +156,14 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
     total = train.total_steps(what.train, len(train_on))
     snapshots = train.snapshot_steps(what.train, total)
     others = {f"{name}/{part}": split for name, pair in ood.items() for part, split in zip(("train", "test"), pair)}
-    _describe(what, log, device, {"train": train_on, "test": test_on, **others})
-    _resume(log, state, snapshots)
+    if isinstance(log, record.Record):
+        _describe(what, log, device, {"train": train_on, "test": test_on, **others}, processes=team.size)
+    _resume(log, state, snapshots, team)
     often = range(0, total, max(total // UPDATES, 1))
-    for step, _ in train.fit(net, train_on, what.train, seed=what.seed, state=state, at=often):
+    for step, _ in train.fit(net, train_on, what.train, seed=what.seed, state=state, at=often, team=team):
         if step in snapshots and not log.recorded(step):
             yield tell("measuring", step, total)
-            log.append(step, _measure(what, state, train_on, test_on, ood, final=step == total))
+            log.append(step, _measure(what, state, train_on, test_on, ood, final=step == total, team=team))
         if step and (step in snapshots or time.monotonic() - saved > SAVE_SECONDS):
             log.save(step, state.tensors())
             saved = time.monotonic()
@@ -131,18 +172,22 @@ def _carry_out(what: spec.Run, log: record.Record, tell: Any, device: torch.devi
     log.finish(snapshots)
 
 
-def _measure(what: spec.Run, state: train.State, train_on: Any, test_on: Any, ood: Any, *, final: bool) -> list[record.Row]:
+def _measure(
+    what: spec.Run, state: train.State, train_on: Any, test_on: Any, ood: Any, *, final: bool, team: Team
+) -> list[record.Row]:
     """The rows of a snapshot, at the temperature training is at."""
-    options = {"temperature": float(state.temperature), "measures": what.measures, "probes": what.probes, "final": final}
+    options: dict[str, Any] = {"measures": what.measures, "probes": what.probes, "final": final, "team": team}
+    options["temperature"] = float(state.temperature)
     try:
         return measure.measure(state.net, train_on, test_on, ood, **options)
     except spec.Failure as error:
         raise train.Diverged(train.hint(what.train, f"at step {state.step} {error}")) from None
 
 
-def _resume(log: record.Record, state: train.State, snapshots: list[int]) -> None:
+def _resume(log: record.Record | _Listener, state: train.State, snapshots: list[int], team: Team) -> None:
     """Go on from the checkpoint, unless rows from before it are gone: then from the start, which gives them again."""
-    if (checkpoint := log.load()) is None:
+    checkpoint = team.tell(log.load())
+    if checkpoint is None:
         return
     step, tensors = checkpoint
     lost = [snapshot for snapshot in snapshots if snapshot <= step and not log.recorded(snapshot)]
@@ -165,6 +210,8 @@ def follow_all(
     for what in runs:
         check(what, device=device, data_dir=data_dir)
     options = {"store": os.fspath(store), "device": device, "data_dir": data_dir}
+    if jobs > 1 and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("under torchrun the processes share each run; leave out --jobs")
     if jobs > 1 and len(runs) > 1:
         stream = _side_by_side(runs, jobs, options)
     else:
@@ -294,14 +341,16 @@ def check_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _describe(what: spec.Run, log: record.Record, device: torch.device, splits: Mapping[str, data.Split]) -> None:
+def _describe(
+    what: spec.Run, log: record.Record, device: torch.device, splits: Mapping[str, data.Split], *, processes: int
+) -> None:
     """Add this session to the provenance, after checking that it goes on with the data the first one began with."""
     known = log.provenance()
     prints = {name: split.fingerprint() for name, split in splits.items()}
     for name, fingerprint in known.get("data", prints).items():
         if prints.get(name) != fingerprint:
             raise InputError(f"{log.path} was begun with other {name} images than are there now; choose another directory")
-    session = _session(device)
+    session = _session(device, processes)
     first = known.get("sessions", [session])[0]
     if any(session[fact] != first[fact] for fact in ("device", "hardware", "versions")):
         warnings.warn(f"{log.path} was begun on another machine or version: its numbers are a mixture", stacklevel=2)
@@ -310,13 +359,14 @@ def _describe(what: spec.Run, log: record.Record, device: torch.device, splits: 
     log.describe({**first, **facts, "measures": meanings})
 
 
-def _session(device: torch.device) -> dict[str, Any]:
+def _session(device: torch.device, processes: int) -> dict[str, Any]:
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     program = Path(sys.argv[0]).name
     return {
         "command": shlex.join(["thermocline" if program == "__main__.py" else program, *sys.argv[1:]]),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "device": str(device),
+        **({"processes": processes} if processes > 1 else {}),
         "hardware": {"cpu": processor(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "gpu": card},
         "versions": {"thermocline": thermocline.__version__, "python": platform.python_version(), "torch": torch.__version__},
         "commit": _commit(),

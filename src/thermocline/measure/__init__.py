@@ -20,6 +20,7 @@ from thermocline.measure.passes import look
 from thermocline.measure.subject import Subject, evaluating
 from thermocline.nets import Tap
 from thermocline.record import Row
+from thermocline.team import ALONE, Team
 
 __all__ = ["MEASURES", "Subject", "capture", "check_sets", "evaluating", "find_taps", "measure", "select", "source"]
 
@@ -38,19 +39,20 @@ def measure(
     dear: bool = False,
     logits: Callable[[Any], Tensor] = lambda output: output,
     progress: bool = False,
+    team: Team = ALONE,
 ) -> list[Row]:
     """The rows of the measures asked for. With `final=False` only those cheap enough to follow training, unless `dear`.
 
     Data is a Split, (inputs, labels) tensors, a Dataset or a DataLoader; `test` may be None, for measures of training data
-    alone. `taps` default to those the net declares.
+    alone. `taps` default to those the net declares. Of a team each process looks at its share; the one that leads has the rows.
     """
     chosen = [MEASURES[name] for name in select(measures)]
     chosen = [one for one in chosen if final or dear or one.throughout]
     check_sets(ood)
     needs = frozenset().union(*(one.needs for one in chosen))
-    subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, probes, progress)
+    subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, probes, progress, team)
     seen = look(subject, train, test, ood if "ood" in needs else {}, needs, final=final)
-    return [row for one in chosen for row in one.function(seen)]
+    return [row for one in chosen for row in one.function(seen)] if team.leads else []
 
 
 def check_sets(ood: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from thermocline.moments import ClassMoments, Groups, Moments
 from thermocline.nets import WIDEST, Tap, some_features
 from thermocline.probes import Probe
 from thermocline.spec import Failure, InputError
+from thermocline.team import Team
 
 KEPT = 50_000  # samples whose logits and last features are kept at most, for what takes a second look at them
 FEW = 2048  # samples, spread over the whole set, for what is too large to do on all: layer inputs, gradients
@@ -50,17 +51,31 @@ class Spread:
 
     def __init__(self, *, limit: int, stride: int = 1) -> None:
         self.limit, self.stride = limit, stride
-        self._parts: list[tuple[Tensor, ...]] = []
+        self._parts: list[tuple[Tensor, ...]] = []  # places in the stream, then the values there
         self._count = 0
 
     def add(self, start: int, *values: Tensor) -> None:
         """Take in samples `start`, `start + 1`, ... of the stream."""
         chosen = source.every(start, self.stride)
-        self._parts.append(tuple(value[chosen].clone() for value in values))
+        places = torch.arange(start, start + len(values[0]), device=values[0].device)
+        self._parts.append(tuple(value[chosen].clone() for value in (places, *values)))
         self._count += len(self._parts[-1][0])
         while self._count > self.limit:
-            self._parts = [tuple(value[::2].clone() for value in self.values)]
-            self._count, self.stride = len(self._parts[0][0]), 2 * self.stride
+            self._thin(2 * self.stride)
+
+    def join(self, team: Team) -> None:
+        """Take in what the other processes of a team kept of their parts of the stream."""
+        strides = team.gather(torch.tensor([self.stride], device=self._whole[0].device))
+        self._thin(int(strides.max()))
+        self._parts = [tuple(team.gather(value) for value in self._whole)]
+        self._count = len(self._parts[0][0])
+        while self._count > self.limit:
+            self._thin(2 * self.stride)
+
+    def _thin(self, stride: int) -> None:
+        keep = self._whole[0] % stride == 0
+        self._parts = [tuple(value[keep] for value in self._whole)]
+        self._count, self.stride = len(self._parts[0][0]), stride
 
     @property
     def thinned(self) -> dict[str, int]:
@@ -68,11 +83,15 @@ class Spread:
         return {"samples": self._count} if self.stride > 1 else {}
 
     @property
-    def values(self) -> tuple[Tensor, ...]:
-        """What was kept, one tensor for each value given."""
+    def _whole(self) -> tuple[Tensor, ...]:
         if len(self._parts) > 1:
             self._parts = [tuple(torch.cat(parts) for parts in zip(*self._parts))]
         return self._parts[0]
+
+    @property
+    def values(self) -> tuple[Tensor, ...]:
+        """What was kept, one tensor for each value given."""
+        return self._whole[1:]
 
 
 class Outputs:
@@ -100,6 +119,12 @@ class Outputs:
         self.moments.update(logits)
         self.some.add(batch.start, batch.logits, labels)
 
+    def join(self, team: Team, classes: int) -> None:
+        """Take in what the other processes of a team gathered."""
+        self.moments.pool(team.sum)
+        self.count, self.correct, self.loss = self.moments.count, team.sum(self.correct), team.sum(self.loss)
+        self.some.join(team)
+
 
 class Layers:
     """Class moments of every layer."""
@@ -118,6 +143,12 @@ class Layers:
                 self.formats[tap] = value.dtype
             self.moments[tap].widen(batch.groups.classes)
             self.moments[tap].update(value, batch.groups)
+
+    def join(self, team: Team, classes: int) -> None:
+        """Take in what the other processes of a team gathered."""
+        for moments in self.moments.values():
+            moments.widen(classes)
+            moments.pool(team.sum)
 
 
 def last_features(head: Tap) -> Tap:
@@ -156,6 +187,11 @@ class LastFeatures:
         self.moments.update(value, batch.groups)
         self.some.add(batch.start, value)
 
+    def join(self, team: Team, classes: int) -> None:
+        """Take in what the other processes of a team gathered."""
+        self.moments.pool(team.sum)
+        self.some.join(team)
+
 
 class Samples:
     """Some samples as they went in, to be shown again for layer inputs and gradients."""
@@ -168,6 +204,10 @@ class Samples:
     def add(self, batch: Batch) -> None:
         """Take in a batch."""
         self.some.add(batch.start, *batch.arguments, batch.labels)
+
+    def join(self, team: Team, classes: int) -> None:
+        """Take in what the other processes of a team gathered."""
+        self.some.join(team)
 
 
 class Held:
@@ -202,6 +242,12 @@ class Held:
         if 0 < self.room * sum(self.widths) * dtype.itemsize <= HELD:
             self.rows = torch.empty(self.room, sum(self.widths), dtype=dtype, device=values[0].device)
             self.labels = torch.empty(self.room, dtype=labels.dtype, device=labels.device)
+
+    def join(self, team: Team, classes: int) -> None:
+        """Take in what the other processes of a team hold; there was room for all of it from the beginning."""
+        if self.rows is not None:
+            self.rows, self.labels = (team.gather(part[: self.count]) for part in (self.rows, self.labels))
+            self.count = len(self.labels)
 
     def take(self, indices: Tensor) -> tuple[dict[Tap, Tensor], Tensor]:
         """The features and labels of some samples."""
@@ -240,6 +286,12 @@ class Readings:
             hits = (probe.predict(batch.at[readout.tap]) == batch.labels).sum()
             self._correct[readout] = self._correct[readout] + hits if readout in self._correct else hits
 
+    def join(self, team: Team, classes: int) -> None:
+        """Take in what the other processes of a team gathered."""
+        counts = torch.stack([torch.full_like(next(iter(self._correct.values())), self.count), *self._correct.values()])
+        self.count, *correct = team.sum(counts)
+        self.count, self._correct = int(self.count), dict(zip(self._correct, correct))
+
     @property
     def accuracy(self) -> dict[Readout, float]:
         """The share of samples each probe gets right."""
@@ -265,6 +317,11 @@ class Scores:
         for name, detector in self.detectors.items():
             # Float64: a confident net's probabilities are 1.0 in float32, and ties cost what a score could tell.
             self._parts[name].append(detector.score(features, batch.logits.double()))
+
+    def join(self, team: Team, classes: int) -> None:
+        """Take in what the other processes of a team gathered."""
+        self.count, self.sum = int(team.sum(torch.full_like(self.sum[:1], self.count))), team.sum(self.sum)
+        self._parts = {name: [team.gather(scores)] for name, scores in self.by_detector.items()}
 
     @property
     def mean(self) -> Tensor:
@@ -292,8 +349,9 @@ class Finite:
             good = value.isfinite().all()
             self._good[name] = self._good[name] & good if name in self._good else good
 
-    def check(self) -> None:
-        """Raise unless it was."""
-        for name, good in zip(self._good, torch.stack(list(self._good.values())).tolist()):
-            if not good:
+    def check(self, team: Team) -> None:
+        """Raise unless it was, in every process of a team."""
+        bad = team.sum((~torch.stack(list(self._good.values()))).int())
+        for name, count in zip(self._good, bad.tolist()):
+            if count:
                 raise Failure(f"the net gives NaN or infinite values at {name}: nothing can be measured on it")

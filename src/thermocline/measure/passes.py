@@ -120,7 +120,8 @@ def look(subject: Subject, train: Any, test: Any, ood: Mapping[str, Any], needs:
 def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Collector]) -> Tally:
     """Show every sample to the net once."""
     taps = dict.fromkeys(tap for collector in collectors for tap in collector.taps)
-    finite, start, classes = collect.Finite(), 0, 0
+    finite, classes, team = collect.Finite(), 0, subject.team
+    start = first = subject.share(data).start
     for arguments, labels in subject.show(split, data):
         with capture(subject.net, taps) as at:
             logits = subject.run(arguments)
@@ -129,8 +130,14 @@ def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Colle
         for collector in collectors:
             collector.add(batch)
         start, classes = start + len(labels), max(classes, batch.groups.classes)
-    finite.check()
-    return Tally(start, classes)
+    finite.check(team)
+    if team.size == 1:
+        return Tally(start, classes)
+    tallies = team.gather(torch.tensor([[start - first, classes]], device=labels.device))  # pyright: ignore[reportPossiblyUnboundVariable]
+    tally = Tally(int(tallies[:, 0].sum()), int(tallies[:, 1].max()))
+    for collector in collectors:
+        collector.join(team, tally.classes)
+    return tally
 
 
 class _Kit:
@@ -159,7 +166,7 @@ class _Kit:
         seen.outputs["train"] = self.outputs
         seen.moments, seen.formats = (self.layers.moments, self.layers.formats) if self.layers else ({}, {})
         seen.last = self.last or seen.last
-        if self.few:
+        if self.few and subject.team.leads:
             seen.again = look_again(subject, *self.few.some.values, gradients="gradients" in needs)
 
     def probes(self, subject: Subject, split: str, data: Any, tally: Tally) -> dict[Readout, Probe]:

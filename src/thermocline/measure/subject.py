@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
 from rich.progress import track
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -13,6 +14,7 @@ from torch.utils.data import DataLoader
 from thermocline.measure import source
 from thermocline.nets import Tap
 from thermocline.spec import InputError
+from thermocline.team import ALONE, Team
 
 BATCH = 1000  # samples a forward pass while measuring
 
@@ -26,15 +28,27 @@ class Subject(NamedTuple):
     logits: Callable[[Any], Tensor]
     probes: tuple[str, ...] = ("ridge",)
     progress: bool = False
+    team: Team = ALONE
 
     def show(self, split: str, data: Any) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
         """The batches of a split, drawn as a progress bar with an ETA where that was asked for."""
-        batches = source.batches(data, self.net, size=BATCH)
+        part = self.share(data)
+        order = None if self.team.size == 1 else torch.arange(part.start, part.stop)
+        batches = source.batches(data, self.net, size=BATCH, order=order)
         if not self.progress:
             return batches
         known = source.count(data)
         total = -(-known // BATCH) if known and not isinstance(data, DataLoader) else len(data) if known else None
         return iter(track(batches, f"measuring on {split}", total))
+
+    def share(self, data: Any) -> slice:
+        """Which samples this process of a team looks at; all where it is alone."""
+        if self.team.size == 1:
+            return slice(0, None)
+        count = source.count(data) if source.indexable(data) else None
+        if count is None or count < self.team.size:
+            raise InputError(f"{self.team.size} processes share data that can be read in any order and has a sample for each")
+        return self.team.share(count)
 
     def run(self, arguments: tuple[Tensor, ...]) -> Tensor:
         """The logits of a batch."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from thermocline import spec
 from thermocline.data import Split
+from thermocline.team import ALONE, Team
 from thermocline.train.schedule import learning_rate, snapshot_steps, steps_per_epoch, temperature, total_steps
 from thermocline.train.state import State, require_reachable
 from thermocline.train.step import Replayed, Step, deterministic, fitting_batch
@@ -38,16 +39,22 @@ def fit(
     state: State | None = None,
     at: Collection[int] = (),
     graph: bool | None = None,
+    team: Team = ALONE,
 ) -> Iterator[tuple[int, nn.Module]]:
     """Train, yielding (step, net) at the spec's snapshot steps and at those of `at`; first at the step it starts from.
 
     Pass a restored `State` to continue a run. The last step is always among the yields. On a GPU the step is recorded as a
-    CUDA graph and replayed, unless `graph=False`: the same kernels, without the wait for Python between them.
+    CUDA graph and replayed, unless `graph=False`: the same kernels, without the wait for Python between them. Of a team each
+    process takes its share of every batch, and all end with the same weights; their steps are not recorded.
     """
     require_reachable(train, split.classes)
     state = state or State(net, train)
-    step = Step(split, train, seed=seed, state=state)
-    run = Replayed(step) if (split.device.type == "cuda" if graph is None else graph) else step
+    if train.batch < team.size:
+        raise spec.InputError(
+            f"train.batch={train.batch} is too small for {team.size} processes: each takes one image at least"
+        )
+    step = Step(split, train, seed=seed, state=state, team=team)
+    run = Replayed(step) if (split.device.type == "cuda" and team.size == 1 if graph is None else graph) else step
     watch = _Watch(step, start=state.step)
     total = total_steps(train, len(split))
     stops = {*at, *snapshot_steps(train, total)}
@@ -87,7 +94,7 @@ class _Watch:
         patience = max(train.epochs // 4, 5) if train.patience is None else train.patience
         # Counted from the first step, so that a resumed run is judged where an uninterrupted one would be.
         self.judgement = patience * step.per_epoch
-        self.since, self.hits = start, int(step.hits)
+        self.since, self.hits = start, 0
 
     def add(self, loss: Tensor) -> None:
         self.losses.append(loss)
@@ -108,12 +115,15 @@ class _Watch:
         """Once, after `patience` epochs: over the last of them or so, is more right than guessing would get?"""
         if self.since < self.judgement <= now:
             samples = (now - self.since) * self.step.order.shape[1]
-            right = (int(self.step.hits) - self.hits) / samples
+            right = (self._hits() - self.hits) / samples
             noise = 3 * math.sqrt(self.guessing * (1 - self.guessing) / samples)
             if right < self.guessing + noise:
                 raise Diverged(_stalled(self.train, now, right, self.guessing))
         if now < self.judgement and now - self.since >= self.step.per_epoch:
-            self.since, self.hits = now, int(self.step.hits)
+            self.since, self.hits = now, self._hits()
+
+    def _hits(self) -> int:
+        return int(self.step.team.sum(self.step.hits))
 
 
 def hint(train: spec.Train, what: str) -> str:

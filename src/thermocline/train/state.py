@@ -47,6 +47,10 @@ class State:
         kind = torch.optim.Adam if train.optimizer == "adam" else torch.optim.AdamW
         return kind(groups, lr=self.rate, betas=(train.momentum, 0.999), fused=True, capturable=self.rate.is_cuda)
 
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Everything that is trained, in one order."""
+        return (parameter for _, parameter in self._named())
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed run needs besides the step: weights, buffers, what the optimiser remembers, T."""
         found = {f"net.{name}": value for name, value in self.net.state_dict().items()}

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from thermocline import softmax, spec
 from thermocline.data import Split, draw
+from thermocline.team import ALONE, Team
 from thermocline.train import schedule
 from thermocline.train.state import State
+from thermocline.train.together import share_statistics, sum_gradients
 
 LOSSES = {
     "cross_entropy": softmax.tempered_cross_entropy,
@@ -24,15 +26,17 @@ LOSSES = {
 class Step:
     """One optimiser step: what changes from step to step is read from tables on the device."""
 
-    def __init__(self, split: Split, train: spec.Train, *, seed: int, state: State) -> None:
-        self.split, self.train, self.seed, self.state, self.net = split, train, seed, state, state.net
+    def __init__(self, split: Split, train: spec.Train, *, seed: int, state: State, team: Team = ALONE) -> None:
+        self.split, self.train, self.seed, self.state, self.net, self.team = split, train, seed, state, state.net, team
         self.per_epoch, self.epoch = schedule.steps_per_epoch(train, len(split)), -1
         size, device = min(train.batch, len(split)), split.device
         self.order = torch.empty(self.per_epoch, size, dtype=torch.int64, device=device)
         self.draws = torch.empty(self.per_epoch, size, 3, dtype=torch.int64, device=device)
         self.rates, self.temperatures = torch.empty(2, self.per_epoch, dtype=state.rate.dtype, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
-        self.hits = torch.zeros((), dtype=torch.int64, device=device)  # samples got right so far
+        self.hits = torch.zeros((), dtype=torch.int64, device=device)  # samples this process got right so far
+        self.share = team.share(size)
+        share_statistics(self.net, team)
 
     def prepare(self) -> None:
         """Fill the tables when a new epoch begins, or when training resumes within one."""
@@ -56,31 +60,38 @@ class Step:
         """Before the first step, the temperature that its logits call for."""
         with torch.no_grad():
             logits = self.net.eval()(self.split.take(self.order[0], dtype=self.state.rate.dtype).images)
-            self.state.temperature.copy_(self._temperature(logits))
+            self.state.temperature.copy_(self._temperature(logits[self.share]))
 
     def __call__(self) -> Tensor:
         """Take it; returns the loss before, on the device."""
-        train, optimizer = self.train, self.state.optimizer
-        chosen, draws = self.order[self.position][0], self.draws[self.position][0]
-        dtype = self.state.rate.dtype
+        optimizer = self.state.optimizer
+        loss, temperature, hits = self._forward()
+        optimizer.zero_grad()
+        loss.backward()
+        sum_gradients(self.state.parameters(), self.team)
+        if self.train.clip is not None:
+            nn.utils.clip_grad_norm_(self.net.parameters(), self.train.clip)
+        for group in optimizer.param_groups:
+            group["lr"].copy_(self.rates[self.position][0] * group["factor"])
+        optimizer.step()
+        learned = self.state.log_temperature
+        self.state.temperature.copy_(temperature if learned is None else learned.detach().exp())
+        self.hits += hits
+        self.position += 1
+        return self.team.sum(loss.detach())
+
+    def _forward(self) -> tuple[Tensor, Tensor, Tensor]:
+        """This process's part of the loss, the temperature, and how many samples it gets right."""
+        train, share, dtype = self.train, self.share, self.state.rate.dtype
+        chosen, draws = self.order[self.position][0, share], self.draws[self.position][0, share]
         batch = self.split.take(chosen, dtype=dtype, augment=train.augment, draws=draws)
         half = train.precision == "bfloat16"
         with torch.autocast(self.split.device.type, torch.bfloat16, enabled=half, cache_enabled=False):
             logits = self.net(batch.images)
         temperature = self._temperature(logits)
         loss = LOSSES[train.loss](logits, batch.labels, temperature=temperature, label_smoothing=train.label_smoothing)
-        optimizer.zero_grad()
-        loss.backward()
-        if train.clip is not None:
-            nn.utils.clip_grad_norm_(self.net.parameters(), train.clip)
-        for group in optimizer.param_groups:
-            group["lr"].copy_(self.rates[self.position][0] * group["factor"])
-        optimizer.step()
-        learned = self.state.log_temperature
-        self.state.temperature.copy_(temperature.detach() if learned is None else learned.detach().exp())
-        self.hits += (logits.detach().argmax(1) == batch.labels).sum()
-        self.position += 1
-        return loss.detach()
+        hits = (logits.detach().argmax(1) == batch.labels).sum()
+        return loss * (len(chosen) / self.order.shape[1]), temperature.detach(), hits
 
     def _temperature(self, logits: Tensor) -> Tensor:
         """That of this step: learned, or what brings these logits to the target, or as planned.
@@ -92,7 +103,7 @@ class Step:
         if self.train.temperature_target is None:
             return self.temperatures[self.position][0]
         held = {"hold-norm": softmax.temperature_for_norm, "hold-entropy": softmax.temperature_for_entropy}
-        return held[self.train.temperature_schedule](logits, self.train.temperature_target)
+        return held[self.train.temperature_schedule](self.team.gather(logits), self.train.temperature_target)
 
 
 class Replayed:

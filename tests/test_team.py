@@ -1,0 +1,116 @@
+"""Several processes give what one gives, up to rounding; they are real processes, started by torchrun."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from thermocline.moments import ClassMoments, Moments
+
+SMALL = [
+    "--data", "runes", "--net", "resnet8", "--temperature", "5", "--ood", "digits",
+    "--set", "data.classes=6", "--set", "data.size=16", "--set", "data.train=400", "--set", "data.test=101",
+    "--set", "net.width=4", "--set", "train.epochs=2", "--set", "train.batch=33", "--set", "train.lr=0.05",
+    "--set", "train.snapshots=2", "--set", "train.augment=crop+flip", "--set", "train.patience=9",
+]  # fmt: skip
+
+
+def launch(processes: int, *words: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    """One process as users start it, or several under torchrun."""
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)] if processes > 1 else []
+    done = subprocess.run(
+        [sys.executable, *start, "-m", "thermocline", *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == expect, done.stderr
+    return done
+
+
+def values(directory: Path) -> dict[tuple, float]:
+    rows = pq.read_table(directory / "rows.parquet").to_pylist()
+    return {tuple(row[key] for key in ("step", "split", "layer", "view", "measure", "params")): row["value"] for row in rows}
+
+
+@pytest.mark.parametrize("probe", ["ridge", "logistic"])
+def test_two_and_three_processes_give_the_rows_of_one(tmp_path: Path, probe: str) -> None:
+    words = ["train", *SMALL, "--set", f"probes={probe}", "--device", "cpu", "--out"]
+    launch(1, *words, str(tmp_path / "1"))
+    processes = 2 if probe == "ridge" else 3
+    said = launch(processes, *words, str(tmp_path / "n"))
+    assert said.stdout.count("report.html") == 1  # one of them speaks
+    alone, together = values(tmp_path / "1"), values(tmp_path / "n")
+    assert alone.keys() == together.keys()
+    first = {key for key in alone if key[0] == 0}
+    assert first
+    for key, value in alone.items():
+        # Before training only sums differ in their order. After 24 steps in float32 that has grown; counts may differ by some.
+        if key[0] == 0 and "probe" not in key[5] and key[4] not in ("gradient_rank", "alignment", "alignment_top"):
+            assert together[key] == pytest.approx(value, rel=1e-4, abs=1e-6), key
+        elif key[4] in ("accuracy", "loss", "logit_norm"):
+            assert together[key] == pytest.approx(value, rel=0.02, abs=0.02), key
+    provenance = json.loads((tmp_path / "n" / "provenance.json").read_text())
+    assert provenance["sessions"][0]["processes"] == processes
+
+
+def test_a_team_resumes_and_can_shrink_to_one(tmp_path: Path) -> None:
+    """What is on disk does not depend on how many wrote it."""
+    words = ["train", *SMALL, "--device", "cpu", "--out"]
+    launch(1, *words, str(tmp_path / "whole"))
+    launch(2, *words, str(tmp_path / "parts"))
+    (tmp_path / "parts" / "rows.parquet").unlink()
+    launch(2, *words, str(tmp_path / "parts"))
+    assert values(tmp_path / "parts").keys() == values(tmp_path / "whole").keys()
+
+
+def test_verbs_that_do_not_share_their_work_say_so(tmp_path: Path) -> None:
+    environment = {**os.environ, "WORLD_SIZE": "2", "RANK": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "thermocline", "demo"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "only train and sweep" in done.stderr
+
+
+def pooled(parts: list, *, pool: str = "pool") -> None:
+    """Let states that are parts of one pool, as a team of threads would: each sum waits for all."""
+    import threading
+
+    barrier, slots = threading.Barrier(len(parts)), [None] * len(parts)
+
+    def work(rank: int) -> None:
+        def total(x: torch.Tensor) -> torch.Tensor:
+            slots[rank] = x
+            barrier.wait()
+            result = torch.stack(slots).sum(0)  # pyright: ignore[reportArgumentType]
+            barrier.wait()
+            return result
+
+        getattr(parts[rank], pool)(total)
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(len(parts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_pooled_moments_are_the_moments_of_all(gen: torch.Generator) -> None:
+    x = 100 + 0.1 * torch.randn(50, 7, generator=gen, dtype=torch.float64)
+    labels = torch.randint(3, (50,), generator=gen)
+    cuts = [slice(0, 9), slice(9, 10), slice(10, 50)]
+    plain, classed = [Moments.of(x[cut]) for cut in cuts], [ClassMoments.of(x[cut], labels[cut], classes=4) for cut in cuts]
+    pooled(plain)
+    pooled(classed)
+    for part in plain:
+        assert part.count == 50
+        torch.testing.assert_close(part.scatter, Moments.of(x).scatter, rtol=1e-9, atol=1e-12)
+    whole = ClassMoments.of(x, labels, classes=4)
+    for part in classed:
+        assert part.count == 50
+        torch.testing.assert_close(part.means, whole.means)
+        torch.testing.assert_close(part.within, whole.within, rtol=1e-9, atol=1e-12)

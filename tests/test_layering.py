@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "thermocline"
 LEVELS = {
     0: ["softmax", "moments", "spec", "team"],
     1: ["geometry", "probes", "detect", "experiments"],
-    2: ["nets", "data", "record"],
+    2: ["nets", "data", "record", "provenance"],
     3: ["train", "measure", "report"],
     4: ["run", "scanner"],
     5: ["bench"],

@@ -217,8 +217,8 @@ def test_inference_mode_changes_nothing() -> None:
 
 
 def test_wide_inputs_are_read_through_a_subset_that_rows_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (again, collect):
-        monkeypatch.setattr(module, "WIDEST", 5)
+    monkeypatch.setattr(again, "COLUMNS", 5)
+    monkeypatch.setattr(collect, "WIDEST", 5)
     data = vectors(), vectors(seed=1)
     found = tc.scan(seeded(mlp), *data, {"other": data}, measures=["alignment", "neural_collapse", "auroc"]).rows.to_pylist()
     assert {r["params"] for r in found if r["measure"] == "alignment"} >= {"part=max,top=15,subset=5"}

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
-import platform
 import selectors
-import shlex
 import subprocess
 import sys
 import time
@@ -25,8 +22,7 @@ from typing import Any, Literal
 
 import torch
 
-import thermocline
-from thermocline import data, measure, nets, record, spec, train
+from thermocline import data, measure, nets, provenance, record, spec, train
 from thermocline.spec import InputError
 from thermocline.team import Team
 
@@ -350,56 +346,10 @@ def _describe(
     for name, fingerprint in known.get("data", prints).items():
         if prints.get(name) != fingerprint:
             raise InputError(f"{log.path} was begun with other {name} images than are there now; choose another directory")
-    session = _session(device, processes)
+    session = provenance.session(device, processes)
     first = known.get("sessions", [session])[0]
     if any(session[fact] != first[fact] for fact in ("device", "hardware", "versions")):
         warnings.warn(f"{log.path} was begun on another machine or version: its numbers are a mixture", stacklevel=2)
     facts = {"seed": what.seed, "data": prints, "sessions": [*known.get("sessions", []), session]}
     meanings = {name: measure.MEASURES[name].explain() for name in measure.select(what.measures)}
     log.describe({**first, **facts, "measures": meanings})
-
-
-def _session(device: torch.device, processes: int) -> dict[str, Any]:
-    card = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    program = Path(sys.argv[0]).name
-    return {
-        "command": shlex.join(["thermocline" if program == "__main__.py" else program, *sys.argv[1:]]),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "device": str(device),
-        **({"processes": processes} if processes > 1 else {}),
-        "hardware": {"cpu": processor(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "gpu": card},
-        "versions": {"thermocline": thermocline.__version__, "python": platform.python_version(), "torch": torch.__version__},
-        "commit": _commit(),
-        "source": _source(),
-    }
-
-
-def processor() -> str:
-    """The CPU's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _source() -> str:
-    """Twelve hex digits of the SHA-256 of the package's code: which tree made the rows, where there is no git to ask."""
-    here = Path(__file__).parent
-    files = sorted(here.rglob("*.py"))
-    return hashlib.sha256(b"".join(str(f.relative_to(here)).encode() + f.read_bytes() for f in files)).hexdigest()[:12]
-
-
-def _commit() -> str | None:
-    """The commit of the source tree this package runs from, "+changes" when it is not clean; None when installed."""
-
-    def git(*words: str) -> str:
-        here = Path(__file__).parent
-        return subprocess.run(["git", "-C", here, *words], capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        if git("ls-files", Path(__file__).name) == "":
-            return None
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no", ".") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None

@@ -19,6 +19,8 @@ class Case:
 
     `devices` are those on which both sides can run, `cpu_scale` the largest scale that ends within minutes on a CPU,
     and `warm_up` the scale of the run before the timed one: it imports, and starts what libraries start on first use.
+    `ready` is what our side may do with its inputs before the clock starts, where a user does it once for hours of work.
+    `needs` are packages that theirs imports and an install of ours may lack.
     """
 
     group: str
@@ -31,6 +33,8 @@ class Case:
     devices: tuple[str, ...] = ("cpu", "cuda")
     cpu_scale: float = math.inf
     warm_up: float = 0.01
+    ready: Callable[[Any], Any] = lambda inputs: inputs
+    needs: tuple[str, ...] = ()
 
 
 def sized(full: int, scale: float, *, least: int) -> int:

@@ -47,6 +47,7 @@ def layer_by_layer(work: Work, *, cached: bool) -> Answers:
     sets = [(train, test), *ood.values()]
     paths = [tap.path for tap in nets.taps(net)]
     spectra, alignments, accuracies = [], [], []
+    torch.backends.cudnn.allow_tf32 = False  # or the answers could not be compared: ours are float32 to the last bit
     with torch.random.fork_rng(devices=[]):  # nn.Linear draws its first weights from the global state
         for path in paths:
             with _hooked(net, path) as run:

@@ -14,9 +14,10 @@ from thermocline.measure import source
 from thermocline.measure.capture import capture
 from thermocline.measure.subject import Subject
 from thermocline.moments import Moments
-from thermocline.nets import WIDEST, Tap, some_features
+from thermocline.nets import Tap, some_features
 
 BATCH = 256  # samples at a time: every layer's whole input is kept
+COLUMNS = 8192  # of a layer's inputs at most, of more a fixed subset: an alignment with some columns is another number
 ROWS = 2**18  # of a layer's inputs at most, spread over the samples; a convolution has one for every image and place
 
 
@@ -81,7 +82,7 @@ def _take(found: dict[Tap, Inputs], tap: Tap, layer: nn.Module, value: Tensor, s
     """Take what a layer multiplies into its moments."""
     if tap not in found:
         one = _rows(layer, value[:1])
-        columns = some_features(one.shape[1], WIDEST, one.device) if one.shape[1] > WIDEST else None
+        columns = some_features(one.shape[1], COLUMNS, one.device) if one.shape[1] > COLUMNS else None
         width = one.shape[1] if columns is None else len(columns)
         found[tap] = Inputs(Moments(width, device=one.device), columns, max(-(-count * len(one) // ROWS), 1))
     seen = found[tap]

@@ -289,8 +289,8 @@ class Readings:
     def join(self, team: Team, classes: int) -> None:
         """Take in what the other processes of a team gathered."""
         counts = torch.stack([torch.full_like(next(iter(self._correct.values())), self.count), *self._correct.values()])
-        self.count, *correct = team.sum(counts)
-        self.count, self._correct = int(self.count), dict(zip(self._correct, correct))
+        total, *correct = team.sum(counts).unbind()
+        self.count, self._correct = int(total), dict(zip(self._correct, correct))
 
     @property
     def accuracy(self) -> dict[Readout, float]:

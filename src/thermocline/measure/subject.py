@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from rich.progress import track
@@ -61,11 +61,18 @@ class Subject(NamedTuple):
 
 @contextlib.contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and afterwards each module in the mode it had."""
+    """Evaluation mode, and float32 that is float32; afterwards each module, and torch, in the mode it had.
+
+    A GPU rounds what convolutions of float32 read to TF32, 10 bits: small singular values would be those of the rounding.
+    """
     modes = {module: module.training for module in net.modules()}
+    matmul, cudnn = torch.backends.cuda.matmul, cast(Any, torch.backends.cudnn)
+    before = matmul.allow_tf32, cudnn.allow_tf32
     net.eval()
+    matmul.allow_tf32 = cudnn.allow_tf32 = False
     try:
         yield
     finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
         for module, mode in modes.items():
             module.training = mode

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from thermocline import spec
 from thermocline.data import Split
 from thermocline.team import ALONE, Team
+from thermocline.train.compiled import Compiled
 from thermocline.train.schedule import learning_rate, snapshot_steps, steps_per_epoch, temperature, total_steps
 from thermocline.train.state import State, require_reachable
 from thermocline.train.step import Replayed, Step, deterministic, fitting_batch
@@ -54,7 +55,7 @@ def fit(
             f"train.batch={train.batch} is too small for {team.size} processes: each takes one image at least"
         )
     step = Step(split, train, seed=seed, state=state, team=team)
-    run = Replayed(step) if (split.device.type == "cuda" and team.size == 1 if graph is None else graph) else step
+    run = _way(step, graph)
     watch = _Watch(step, start=state.step)
     total = total_steps(train, len(split))
     stops = {*at, *snapshot_steps(train, total)}
@@ -64,13 +65,22 @@ def fit(
     while state.step < total:
         step.prepare()
         net.train()
-        with deterministic():
+        with deterministic(timed=train.compile):
             watch.add(_within_memory(run, step))
         state.step += 1
         if state.step in stops or state.step % CHECK_EVERY == 0:
             watch.check(state.step)
         if state.step in stops:
             yield state.step, net
+
+
+def _way(step: Step, graph: bool | None) -> Callable[[], Tensor]:
+    """How steps are taken: as they are written, compiled, and either of them recorded."""
+    alone, cuda = step.team.size == 1, step.split.device.type == "cuda"
+    if step.train.compile and not (alone and cuda):
+        raise spec.InputError("train.compile=true is for one process on a GPU; leave it out on a CPU or under torchrun")
+    run = Compiled(step) if step.train.compile else step
+    return Replayed(run, step.state) if (cuda and alone if graph is None else graph) else run
 
 
 def _within_memory(run: Callable[[], Tensor], step: Step) -> Tensor:

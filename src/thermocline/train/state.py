@@ -20,14 +20,15 @@ class State:
     def __init__(self, net: nn.Module, train: spec.Train) -> None:
         self.step, self.net, self.train = 0, net, train
         weight = next(net.parameters())
-        # Rates are numbers on the device, set at every step from the schedule; "factor" keeps each group's share of them.
-        self.rate = torch.tensor(train.lr, dtype=weight.dtype, device=weight.device)
+        # On the device, and set at every step from the schedule; "factor" is a group's share of the rate.
+        self.rate = torch.tensor([train.lr], dtype=weight.dtype, device=weight.device)
         self.temperature = torch.tensor(train.temperature, dtype=weight.dtype, device=weight.device)
         learned = train.temperature_schedule == "learned"
         self.log_temperature = nn.Parameter(self.temperature.log()) if learned else None
         self.optimizer = self._optimizer(list(self._groups()))
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate.clone()
+        self.rates = [self.rate.clone() for _ in self.optimizer.param_groups]
+        for group, rate in zip(self.optimizer.param_groups, self.rates):
+            group["lr"] = rate[0]
 
     def _groups(self) -> Iterator[dict[str, Any]]:
         """The net without its head, the head, and a temperature that is learned."""
@@ -43,18 +44,18 @@ class State:
     def _optimizer(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         train = self.train
         if train.optimizer == "sgd":
-            return torch.optim.SGD(groups, lr=self.rate, momentum=train.momentum, nesterov=train.nesterov, fused=True)
+            return torch.optim.SGD(groups, lr=self.rate[0], momentum=train.momentum, nesterov=train.nesterov, fused=True)
         kind = torch.optim.Adam if train.optimizer == "adam" else torch.optim.AdamW
-        return kind(groups, lr=self.rate, betas=(train.momentum, 0.999), fused=True, capturable=self.rate.is_cuda)
+        return kind(groups, lr=self.rate[0], betas=(train.momentum, 0.999), fused=True, capturable=self.rate.is_cuda)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Everything that is trained, in one order."""
-        return (parameter for _, parameter in self._named())
+        return (parameter for _, parameter in self.named_parameters())
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed run needs besides the step: weights, buffers, what the optimiser remembers, T."""
         found = {f"net.{name}": value for name, value in self.net.state_dict().items()}
-        for name, parameter in self._named():
+        for name, parameter in self.named_parameters():
             for key in MOVING[self.train.optimizer]:
                 if (value := self.optimizer.state[parameter].get(key)) is not None:
                     found[f"{key}.{name}"] = value
@@ -67,7 +68,7 @@ class State:
         keys = MOVING[self.train.optimizer] if self.train.optimizer != "sgd" or self.train.momentum else ()
         if missing := [key for key in keys if not any(name.startswith(f"{key}.") for name in tensors)]:
             raise spec.Failure(f"the checkpoint has no {missing[0]}: another version wrote it; begin in a new directory")
-        for name, parameter in self._named():
+        for name, parameter in self.named_parameters():
             for key in keys:
                 if (value := tensors.get(f"{key}.{name}")) is not None:
                     # What follows the weights is laid out as they are: fused kernels go through memory, not indices.
@@ -79,7 +80,8 @@ class State:
                 self.log_temperature.copy_(tensors["log_temperature"])
         self.step = step
 
-    def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Everything that is trained, by name."""
         yield from ((name, one) for name, one in self.net.named_parameters() if one.requires_grad)
         if self.log_temperature is not None:
             yield "log_temperature", self.log_temperature

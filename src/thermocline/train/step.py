@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,9 @@ class Step:
         size, device = min(train.batch, len(split)), split.device
         self.order = torch.empty(self.per_epoch, size, dtype=torch.int64, device=device)
         self.draws = torch.empty(self.per_epoch, size, 3, dtype=torch.int64, device=device)
-        self.rates, self.temperatures = torch.empty(2, self.per_epoch, dtype=state.rate.dtype, device=device)
+        self.factors = [group["factor"] for group in state.optimizer.param_groups]
+        self.rates = torch.empty(len(self.factors), self.per_epoch, dtype=state.rate.dtype, device=device)
+        self.temperatures = torch.empty(self.per_epoch, dtype=state.rate.dtype, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
         self.hits = torch.zeros((), dtype=torch.int64, device=device)  # samples this process got right so far
         self.share = team.share(size)
@@ -48,13 +50,19 @@ class Step:
         draws = draw(self.train.augment, samples, size=image, generator=_generator(self.seed, "augment", epoch))
         self.order.copy_(order.view_as(self.order))
         self.draws.copy_(draws.view_as(self.draws))
-        steps = range(epoch * self.per_epoch, (epoch + 1) * self.per_epoch)
-        for table, plan in ((self.rates, schedule.learning_rate), (self.temperatures, schedule.temperature)):
-            table.copy_(torch.tensor([plan(self.train, step, self.per_epoch) for step in steps], dtype=torch.float64))
+        self.rates.copy_(
+            torch.outer(torch.tensor(self.factors, dtype=torch.float64), self._plan(schedule.learning_rate, epoch))
+        )
+        self.temperatures.copy_(self._plan(schedule.temperature, epoch))
         self.position.fill_(position)
         self.epoch = epoch
         if self.state.step == 0 and self.train.temperature_target is not None:
             self._settle()
+
+    def _plan(self, plan: Callable[[spec.Train, int, int], float], epoch: int) -> Tensor:
+        """What a schedule says for every step of an epoch."""
+        steps = range(epoch * self.per_epoch, (epoch + 1) * self.per_epoch)
+        return torch.tensor([plan(self.train, step, self.per_epoch) for step in steps], dtype=torch.float64)
 
     def _settle(self) -> None:
         """Before the first step, the temperature that its logits call for."""
@@ -64,34 +72,42 @@ class Step:
 
     def __call__(self) -> Tensor:
         """Take it; returns the loss before, on the device."""
-        optimizer = self.state.optimizer
-        loss, temperature, hits = self._forward()
-        optimizer.zero_grad()
+        loss, temperature, hits = self.forward(self.net)
+        self.state.optimizer.zero_grad()
         loss.backward()
         sum_gradients(self.state.parameters(), self.team)
-        if self.train.clip is not None:
-            nn.utils.clip_grad_norm_(self.net.parameters(), self.train.clip)
-        for group in optimizer.param_groups:
-            group["lr"].copy_(self.rates[self.position][0] * group["factor"])
-        optimizer.step()
-        learned = self.state.log_temperature
-        self.state.temperature.copy_(temperature if learned is None else learned.detach().exp())
-        self.hits += hits
-        self.position += 1
+        self.advance(temperature, hits)
+        self.follow()
         return self.team.sum(loss.detach())
 
-    def _forward(self) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, net: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """This process's part of the loss, the temperature, and how many samples it gets right."""
         train, share, dtype = self.train, self.share, self.state.rate.dtype
         chosen, draws = self.order[self.position][0, share], self.draws[self.position][0, share]
         batch = self.split.take(chosen, dtype=dtype, augment=train.augment, draws=draws)
         half = train.precision == "bfloat16"
         with torch.autocast(self.split.device.type, torch.bfloat16, enabled=half, cache_enabled=False):
-            logits = self.net(batch.images)
+            logits = net(batch.images)
         temperature = self._temperature(logits)
         loss = LOSSES[train.loss](logits, batch.labels, temperature=temperature, label_smoothing=train.label_smoothing)
         hits = (logits.detach().argmax(1) == batch.labels).sum()
         return loss * (len(chosen) / self.order.shape[1]), temperature.detach(), hits
+
+    def advance(self, temperature: Tensor, hits: Tensor) -> None:
+        """Set the rates of this step, note what it found, and move on to the next in the tables."""
+        for rate, table in zip(self.state.rates, self.rates):
+            torch.index_select(table, 0, self.position, out=rate)
+        self.state.temperature.copy_(temperature)
+        self.hits += hits
+        self.position += 1
+
+    def follow(self) -> None:
+        """Let the optimiser follow the gradients."""
+        if self.train.clip is not None:
+            nn.utils.clip_grad_norm_(self.net.parameters(), self.train.clip)
+        self.state.optimizer.step()
+        if (learned := self.state.log_temperature) is not None:
+            self.state.temperature.copy_(learned.detach().exp())
 
     def _temperature(self, logits: Tensor) -> Tensor:
         """That of this step: learned, or what brings these logits to the target, or as planned.
@@ -109,8 +125,8 @@ class Step:
 class Replayed:
     """A step that becomes a CUDA graph once it has run a few times, when cuDNN and the optimiser have made up their minds."""
 
-    def __init__(self, step: Step, *, warm_up: int = 3) -> None:
-        self.step, self.left, self.stream = step, warm_up, torch.cuda.Stream()
+    def __init__(self, run: Callable[[], Tensor], state: State, *, warm_up: int = 4) -> None:
+        self.run, self.state, self.left, self.stream = run, state, warm_up, torch.cuda.Stream()
         self.graph: torch.cuda.CUDAGraph | None = None
         self.loss = torch.empty(0)
 
@@ -120,14 +136,14 @@ class Replayed:
             self.left -= 1
             self.stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self.stream):
-                loss = self.step()
+                loss = self.run()
             torch.cuda.current_stream().wait_stream(self.stream)
             return loss
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            self.step.state.optimizer.zero_grad()  # so that gradients are allocated anew, where the graph will write them
+            self.state.optimizer.zero_grad()  # so that gradients are allocated anew, where the graph will write them
             with torch.cuda.graph(self.graph, stream=self.stream):
-                self.loss = self.step()
+                self.loss = self.run()
         self.graph.replay()
         return self.loss.clone()
 
@@ -149,10 +165,13 @@ def fitting_batch(step: Step) -> int | None:
 
 
 @contextlib.contextmanager
-def deterministic() -> Iterator[None]:
-    """cuDNN kernels that add in one order, so that a resumed run goes on to the same bits; no effect on a CPU."""
+def deterministic(*, timed: bool = False) -> Iterator[None]:
+    """cuDNN kernels that add in one order, so that a resumed run goes on to the same bits; no effect on a CPU.
+
+    With `timed` the fastest of them is found by trying, which may choose another kernel in another process.
+    """
     before = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
-    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, timed
     try:
         yield
     finally:

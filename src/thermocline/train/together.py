@@ -27,10 +27,11 @@ def share_statistics(net: nn.Module, team: Team) -> None:
             module.forward = functools.partial(_normalise, module, team)
 
 
-def _normalise(module: nn.modules.batchnorm._BatchNorm, team: Team, x: Tensor) -> Tensor:
+def _normalise(module: nn.modules.batchnorm._BatchNorm, team: Team, input: Tensor) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and var over all samples and places   [ioffe2015batch, Alg. 1]"""
     if not module.training:
-        return type(module).forward(module, x)
+        return type(module).forward(module, input)
+    x = input
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     places = [axis for axis in range(x.ndim) if axis != 1]
     count = team.sum(wide.new_tensor(x.numel() // x.shape[1]))

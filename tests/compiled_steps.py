@@ -1,0 +1,95 @@
+"""A compiled step takes the same step; where there is no GPU it is traced and run without a code generator.
+
+A compiler cannot see through the shape checks that are on in tests, so test_train_compiled.py runs this file without them.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from thermocline import nets, spec, train
+from thermocline.data import Split
+from thermocline.measure import measure
+from thermocline.train.compiled import Compiled
+from thermocline.train.step import Step
+
+DEVICE, BACKEND = ("cuda", "inductor") if torch.cuda.is_available() else ("cpu", "aot_eager")
+
+
+@pytest.fixture
+def gen() -> torch.Generator:
+    return torch.Generator().manual_seed(20261115)
+
+
+def toy(gen: torch.Generator) -> Split:
+    images = torch.randint(0, 256, (64, 3, 8, 8), dtype=torch.uint8, generator=gen)
+    labels = torch.arange(64) % 4
+    return Split(images, labels, "toy", 4, torch.full((3,), 0.5), torch.full((3,), 0.25)).to(DEVICE)
+
+
+def after(gen: torch.Generator, net: spec.Net, *, compiled: bool, steps: int = 6, **recipe: object) -> tuple[nn.Module, list]:
+    """A net after some steps, and their losses."""
+    split, how = toy(gen.manual_seed(3)), spec.Train(**{"batch": 16, "lr": 0.05, "augment": "crop+flip", **recipe})
+    built = nets.build(net, classes=4, size=8).to(DEVICE)
+    built = built if how.precision == "bfloat16" else built.double()
+    state = train.State(built, how)
+    step = Step(split, how, seed=7, state=state)
+    run = Compiled(step, backend=BACKEND) if compiled else step
+    losses = []
+    for _ in range(steps):
+        step.prepare()
+        built.train()
+        losses.append(float(run()))
+        state.step += 1
+    return built, losses
+
+
+WAYS = {
+    "sgd": {"weight_decay": 1e-3, "nesterov": True},
+    "adamw": {"optimizer": "adamw", "lr": 1e-3, "clip": 1.0},
+    "learned": {"temperature": 3.0, "temperature_schedule": "learned"},
+    "held": {"temperature_schedule": "hold-norm", "temperature_target": 2.0},
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own
+@pytest.mark.parametrize("way", WAYS)
+def test_the_compiled_step_is_the_step(gen: torch.Generator, way: str) -> None:
+    torch._dynamo.reset()
+    net = spec.Net("resnet8", width=8)
+    plain, losses = after(gen, net, compiled=False, **WAYS[way])
+    other, others = after(gen, net, compiled=True, **WAYS[way])
+    assert others == pytest.approx(losses, rel=1e-9)
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(other.state_dict()[name], value, rtol=1e-8, atol=1e-9, msg=name)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["resnet8", "vgg19", "mlp", "vit_tiny"])
+def test_half_precision_reads_copies_and_trains_the_originals(gen: torch.Generator, name: str) -> None:
+    torch._dynamo.reset()
+    net = {"mlp": spec.Net("mlp", width=32), "vit_tiny": spec.Net("vit_tiny", depth=2, width=24)}.get(
+        name, spec.Net(name, width=8)
+    )
+    _, losses = after(gen, net, compiled=False, precision="bfloat16", steps=5)
+    trained, others = after(gen, net, compiled=True, precision="bfloat16", steps=5)
+    assert others == pytest.approx(losses, rel=0.05)
+    assert {parameter.dtype for parameter in trained.parameters()} == {torch.float32}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_between_steps_the_net_is_as_it_was(gen: torch.Generator) -> None:
+    """What is patched for a step must not be there when somebody measures gradients."""
+    torch._dynamo.reset()
+    net, _ = after(gen, spec.Net("resnet8", width=8), compiled=True, steps=2)
+    assert not any("forward" in vars(module) for module in net.modules())
+    counters = [buffer for name, buffer in net.named_buffers() if name.endswith("num_batches_tracked")]
+    assert counters
+    assert all(int(counter) == 2 for counter in counters)
+    assert measure(net, toy(gen), None, {}, temperature=1.0, measures=("gradient_rank",))
+
+
+def test_a_cpu_does_not_compile(gen: torch.Generator) -> None:
+    net, split = nets.build(spec.Net("mlp", width=8), classes=4, size=8), toy(gen).to("cpu")
+    with pytest.raises(spec.InputError, match="one process on a GPU"):
+        next(train.fit(net, split, spec.Train(compile=True), seed=0))

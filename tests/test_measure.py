@@ -1,5 +1,6 @@
 """Capture sees what was there, once; every registered measure is finite, deterministic and explained."""
 
+import dataclasses
 import math
 
 import pytest
@@ -24,7 +25,20 @@ def split(seed: int, n: int = 60, classes: int = 4) -> Split:
 
 def scene(name: str = "mlp"):
     net = nets.build(Net("mlp", depth=4, width=16) if name == "mlp" else Net(name, width=4), classes=4, size=8, channels=1)
-    return net, split(1), split(2, 31), {"far": (split(3), split(4, 23)), "near": (split(5, 50, 7), split(6, 29, 7))}
+    return (
+        net,
+        split(1),
+        known(net, split(2, 31)),
+        {"far": (split(3), split(4, 23)), "near": (split(5, 50, 7), split(6, 29, 7))},
+    )
+
+
+def known(net: nn.Module, test: Split) -> Split:
+    """The images of a split under labels that the net gets right two times of three: one at chance has no best temperature."""
+    with torch.no_grad():
+        said = net.eval()(test.take(torch.arange(len(test))).images).argmax(1)
+    wrong = torch.arange(len(test)) % 3 == 0
+    return dataclasses.replace(test, labels=torch.where(wrong, (said + 1) % test.classes, said))
 
 
 def rows_of(name: str = "mlp", **options) -> list[Row]:

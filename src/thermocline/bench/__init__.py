@@ -7,6 +7,7 @@ the device is waited for at both ends, and memory is what torch allocated there.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -22,11 +23,14 @@ import numpy as np
 import torch
 
 from thermocline import spec
-from thermocline.bench import arrays, full, network, training, watching
+from thermocline.bench import arrays, detection, full, network, training, watching
 from thermocline.bench.case import Answers, Case
-from thermocline.run import check_device, processor
+from thermocline.provenance import processor
+from thermocline.run import check_device
 
-BENCHES: dict[str, Case] = {**arrays.CASES, **network.CASES, **full.CASES, **watching.CASES, **training.CASES}
+BENCHES: dict[str, Case] = {
+    **arrays.CASES, **detection.CASES, **network.CASES, **full.CASES, **watching.CASES, **training.CASES,
+}  # fmt: skip
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -100,6 +104,8 @@ def _select(names: Sequence[str], device: str, scale: float) -> list[str]:
 def _refusal(name: str, device: str, scale: float) -> str | None:
     """Why a benchmark cannot run on a device at a scale, and what to change."""
     case = BENCHES[name]
+    if lacking := [package for package in case.needs if importlib.util.find_spec(package) is None]:
+        return f"bench {name} compares with {case.theirs_is}, which needs {', '.join(lacking)}: install thermocline[ood]"
     if device not in case.devices:
         return f"bench {name} compares with {case.theirs_is}, which runs on {case.devices[0]}: use --device {case.devices[0]}"
     if device == "cpu" and scale > case.cpu_scale:

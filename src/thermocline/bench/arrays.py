@@ -1,4 +1,4 @@
-"""Benchmarks on feature matrices: spectra, probes, neural collapse, detectors."""
+"""Benchmarks on feature matrices: spectra, probes, neural collapse, AUROC."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from thermocline.record import RANK
 CLASSES, WIDTH, ALPHA = 100, 512, 1.0
 
 
-def _draw(seed: int) -> torch.Generator:
+def draw(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def _labelled(seed: int, count: int, signal: float) -> tuple[Tensor, Tensor]:
+def labelled(seed: int, count: int, signal: float) -> tuple[Tensor, Tensor]:
     """Gaussian classes in `WIDTH` dimensions with a decaying spectrum; the labels take turns."""
-    means = torch.randn(CLASSES, WIDTH, generator=_draw(seed))
+    means = torch.randn(CLASSES, WIDTH, generator=draw(seed))
     labels = torch.arange(count) % CLASSES
-    x = torch.randn(count, WIDTH, generator=_draw(seed + 1)).add_(means[labels], alpha=signal)
+    x = torch.randn(count, WIDTH, generator=draw(seed + 1)).add_(means[labels], alpha=signal)
     return x.mul_(torch.logspace(0, -1, WIDTH)), labels
 
 
 def _spectrum_inputs(scale: float) -> Tensor:
     shape = sized(10_000, scale, least=40), sized(4096, scale, least=16)
-    return torch.randn(*shape, generator=_draw(0)).mul_(torch.logspace(0, -3, shape[1]))
+    return torch.randn(*shape, generator=draw(0)).mul_(torch.logspace(0, -3, shape[1]))
 
 
 def _rank_from_moments(x: Tensor) -> Answers:
@@ -55,7 +55,7 @@ class Layers(NamedTuple):
 def _layers(scale: float) -> Layers:
     count, held = sized(10_000, scale, least=20 * CLASSES), sized(2000, scale, least=5 * CLASSES)
     signals = torch.linspace(0.1, 0.4, sized(20, scale, least=2)).tolist()
-    pairs = [_labelled(2 * layer, count + held, signal) for layer, signal in enumerate(signals)]
+    pairs = [labelled(2 * layer, count + held, signal) for layer, signal in enumerate(signals)]
     train, test = ([x[some].clone() for x, _ in pairs] for some in (slice(count), slice(count, None)))
     labels = pairs[0][1]
     return Layers(train, test, labels[:count], labels[count:])
@@ -120,8 +120,8 @@ class Head(NamedTuple):
 
 
 def _head(scale: float) -> Head:
-    features, labels = _labelled(100, sized(50_000, scale, least=10 * CLASSES), 0.5)
-    return Head(features, labels, torch.randn(CLASSES, WIDTH, generator=_draw(102)))
+    features, labels = labelled(100, sized(50_000, scale, least=10 * CLASSES), 0.5)
+    return Head(features, labels, torch.randn(CLASSES, WIDTH, generator=draw(102)))
 
 
 COLLAPSE = ("nc1", "nc1_trace", "nc2_equinorm", "nc2_equiangular", "nc3", "nc4")
@@ -157,36 +157,6 @@ def collapse_by_class(head: Head) -> Answers:
     return {name: value.cpu().numpy() for name, value in zip(COLLAPSE, values)}
 
 
-class Detection(NamedTuple):
-    """In-distribution features to fit a detector on, and features to score."""
-
-    train: Tensor
-    labels: Tensor
-    test: Tensor
-
-
-def _detection(scale: float) -> Detection:
-    train, labels = _labelled(200, sized(50_000, scale, least=2 * WIDTH), 0.5)
-    return Detection(train, labels, _labelled(202, sized(10_000, scale, least=50), 0.5)[0])
-
-
-def _neco(data: Detection) -> Answers:
-    # Without its logit factor NECO reads features alone.
-    detector = detect.NECO(dim=0.9).fit(data.train, torch.empty(len(data.train), 0), data.labels)
-    return {"scores": detector.score(data.test, torch.empty(len(data.test), 0)).numpy()}
-
-
-def _sklearn_neco(data: Detection) -> Answers:
-    from sklearn.decomposition import PCA
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    pipeline = make_pipeline(StandardScaler(), PCA(n_components=0.9)).fit(data.train.numpy())
-    test = data.test.numpy()
-    whole = np.linalg.norm(pipeline[0].transform(test), axis=1)
-    return {"scores": np.linalg.norm(pipeline.transform(test), axis=1) / whole}
-
-
 class Scored(NamedTuple):
     """Scores of two kinds of samples."""
 
@@ -196,7 +166,7 @@ class Scored(NamedTuple):
 
 def _scored(scale: float) -> Scored:
     count = sized(500_000, scale, least=100)
-    return Scored(torch.randn(count, generator=_draw(300)) + 1, torch.randn(count, generator=_draw(301)))
+    return Scored(torch.randn(count, generator=draw(300)) + 1, torch.randn(count, generator=draw(301)))
 
 
 def _auroc(scored: Scored) -> Answers:
@@ -230,10 +200,6 @@ CASES = {
     "neural-collapse": Case(
         "measure", "NC1 to NC4 of 50,000 x 512, 100 classes", "two loops over the classes, float32",
         _head, _collapse_from_moments, collapse_by_class, within(dict.fromkeys(COLLAPSE, 1e-3)),
-    ),
-    "neco": Case(
-        "measure", "NECO fitted on 50,000 x 512, scoring 10,000", "scikit-learn StandardScaler and PCA(0.9)",
-        _detection, _neco, _sklearn_neco, within({"scores": 1e-6}), devices=("cpu",),
     ),
     "auroc": Case(
         "measure", "AUROC of 1,000,000 scores", "scikit-learn roc_auc_score",

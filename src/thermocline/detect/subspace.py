@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from thermocline.detect import axes as shape
+from thermocline.detect.confidence import energy
+from thermocline.detect.inputs import require_fitted, require_samples, require_temperature, require_training
+from thermocline.detect.metrics import auroc
 from thermocline.moments import Moments, require_finite, slices
 
 
+@dataclass(eq=False)
 class NECO:
     """Neural-collapse detector: the share of a feature's norm inside the main subspace of the training features.
 
         s(x) = ||P z|| / ||z||,   z = (h - mean) / std,   P = first k principal axes of z  [benammar2024neco, Sec. 4]
 
     `dim` is k, or the fraction of training variance the k axes must reach. `logit_factor` multiplies by the
-    largest logit, which the authors do for every architecture but ResNets.
+    largest logit, which the authors do for every architecture but ResNets. A feature at the mean scores 0.
     """
 
-    def __init__(self, dim: int | float = 0.9, *, logit_factor: bool = False) -> None:
-        if not (dim >= 1 if isinstance(dim, int) else 0 < dim <= 1):
-            raise ValueError(f"dim is a number of axes (an int) or a variance fraction in (0, 1], got {dim!r}")
-        self.dim, self.logit_factor = dim, logit_factor
+    dim: int | float = 0.9
+    _: dataclasses.KW_ONLY
+    logit_factor: bool = False
+    mean: Float[Tensor, "d"] = dataclasses.field(init=False, repr=False)
+    std: Float[Tensor, "d"] = dataclasses.field(init=False, repr=False)
+    axes: Float[Tensor, "d k"] = dataclasses.field(init=False, repr=False)
+    others: Float[Tensor, "d rest"] = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shape.require_dim(self.dim)
 
     def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> NECO:
         """Learn the scaling and the principal axes from in-distribution features."""
+        require_training(features, logits, labels)
+        quick = features.device.type == "cpu" and features.dtype != torch.float64
+        if quick and self._learn(shape.standard_moments(features)):
+            return self
         return self.fit_moments(Moments.of(features))
 
     def fit_moments(self, moments: Moments) -> NECO:
@@ -34,35 +52,185 @@ class NECO:
         >>> NECO(dim=2).fit_moments(Moments.of(x)).score(x, torch.empty(4, 0))
         tensor([1., 1., 1., 1.], dtype=torch.float64)
         """
-        covariance = moments.covariance(ddof=0)
-        require_finite(covariance, "the covariance of features that NECO is fitted to")
-        variance, rounding = covariance.diagonal(), moments.count * torch.finfo(covariance.dtype).eps
-        # scikit-learn's rule for a constant feature, one whose variance may be all rounding: leave its scale alone.
-        constant = variance <= rounding * variance + (rounding * moments.mean).square()
-        self.mean, self.std = moments.mean.clone(), variance.sqrt().where(~constant, 1.0)
-        variance, axes = torch.linalg.eigh(covariance / torch.outer(self.std, self.std))
-        variance, axes = variance.flip(0).clamp(min=0), axes.flip(1)
-        self.axes, self.others = axes.tensor_split([self._count(variance)], 1)
+        self._learn(moments)
+        return self
+
+    def _learn(self, moments: Moments) -> bool:
+        """Whether moments of float32 products would have given the same axes."""
+        self.mean, self.std, variance, axes = _standard(moments)
+        self.axes, self.others = axes.tensor_split([shape.leading(variance, self.dim)], 1)
+        return shape.settled(variance, self.dim)
+
+    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+        """Higher is more in-distribution."""
+        require_fitted(self)
+        require_samples(features, logits, width=len(self.mean), classes=0 if self.logit_factor else None)
+        share = torch.cat([self._share(h) for (h,) in slices(features)])
+        return share * logits.detach().amax(1) if self.logit_factor else share
+
+    def _share(self, h: Tensor) -> Tensor:
+        inside, outside = shape.divided(h.sub_(self.mean).div_(self.std), self.axes, self.others)
+        return (inside / (inside + outside).clamp(min=torch.finfo(torch.float64).tiny)).sqrt()
+
+
+def neco_oracle(
+    moments: Moments, id_features: Float[Tensor, "n d"], ood_features: Float[Tensor, "m d"]
+) -> tuple[int, Float[Tensor, ""]]:
+    """The `dim` at which NECO tells these very samples apart best, and that AUROC: an ORACLE, never a result by itself.
+
+        argmax_k AUROC(s_k(id), s_k(ood)),   the least such k                 [benammar2024neco]
+
+    The authors choose k on the pair they report on, so their numbers are upper bounds: report a fixed `dim` first, and
+    this one as what it is. No logit factor.
+
+    >>> x = torch.tensor([[-2.0, 0.0], [2.0, 0.0], [0.0, -1.0], [0.0, 1.0]]) @ torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
+    >>> neco_oracle(Moments.of(x), x[:2], x[2:])
+    (1, tensor(1., dtype=torch.float64))
+    """
+    mean, std, _, axes = _standard(moments)
+    inside, outside = (_energies(x, mean, std, axes) for x in (id_features, ood_features))
+    found = torch.stack([auroc(a, b) for a, b in zip(inside, outside)])
+    best = int(found.argmax())
+    return best + 1, found[best]
+
+
+@dataclass(eq=False)
+class Residual:
+    """How little of a feature lies outside of the main subspace of the training features.
+
+        s(x) = -||(1 - P)(h - o)||,   o = -pinv(W) b                          [wang2022vim]
+
+    P are the first `dim` principal axes of h - o, not centred, or those that reach a fraction of its square. The origin o is
+    where the logits of the head `weight`, `bias` vanish; without a bias it is 0.
+    """
+
+    weight: Float[Tensor, "c d"] = dataclasses.field(repr=False)
+    bias: Float[Tensor, "c"] | None = dataclasses.field(default=None, repr=False)
+    _: dataclasses.KW_ONLY
+    dim: int | float
+    origin: Float[Tensor, "d"] = dataclasses.field(init=False, repr=False)
+    axes: Float[Tensor, "d k"] = dataclasses.field(init=False, repr=False)
+    others: Float[Tensor, "d rest"] = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shape.require_dim(self.dim)
+        shape.require_head(self.weight, self.bias)
+
+    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Residual:
+        """Learn the principal axes from in-distribution features."""
+        require_training(features, logits, labels)
+        return self.fit_moments(Moments.of(features))
+
+    def fit_moments(self, moments: Moments) -> Residual:
+        """`fit` to a stream, whose features are not kept.
+
+        >>> x = torch.tensor([[3.0, 1.0], [-3.0, 1.0]])
+        >>> Residual(torch.eye(2), dim=1).fit_moments(Moments.of(x)).score(x, torch.empty(2, 0))
+        tensor([-1., -1.], dtype=torch.float64)
+        """
+        self.origin, self.axes, self.others = _about_origin(moments, self.weight, self.bias, self.dim)
         return self
 
     def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
-        share = torch.cat([self._share(z) for (z,) in slices(features)])
-        return share * logits.amax(1) if self.logit_factor else share
+        require_fitted(self)
+        require_samples(features, logits, width=len(self.origin))
+        return -_residual(features, self.origin, self.axes, self.others)
 
-    def _share(self, z: Tensor) -> Tensor:
-        """||P z|| / ||z|| of features in float64, which are overwritten with z."""
-        z.sub_(self.mean).div_(self.std)
-        main = self.axes.shape[1] <= self.others.shape[1]
-        # ||P z||^2 = ||z||^2 - ||(1 - P) z||^2, and the side with fewer axes takes less work. A difference leaves an
-        # error of 1e-16 on the square of a share, but only where the main subspace is the larger one.
-        side = (self.axes if main else self.others).T @ z.T
-        part, whole = side.square_().sum(0), z.square_().sum(1)
-        inside = part if main else (whole - part).clamp(min=0)
-        return (inside / whole.clamp(min=torch.finfo(z.dtype).tiny)).sqrt()
 
-    def _count(self, variance: Tensor) -> int:
-        if isinstance(self.dim, int):
-            return min(self.dim, len(variance))
-        explained = variance.cumsum(0) / variance.sum().clamp(min=torch.finfo(variance.dtype).tiny)
-        return min(int((explained < self.dim).sum()) + 1, len(variance))
+@dataclass(eq=False)
+class ViM:
+    """Virtual-logit matching: the energy of the logits against a logit made of the residual.
+
+        s(x) = T log sum_k exp(e_k / T) - alpha ||(1 - P)(h - o)||            [wang2022vim]
+        alpha = sum max_k e_k / sum ||(1 - P)(h - o)||   over training samples   [wang2022vim, Eq. 6]
+
+    o and P are `Residual`'s.
+    """
+
+    weight: Float[Tensor, "c d"] = dataclasses.field(repr=False)
+    bias: Float[Tensor, "c"] | None = dataclasses.field(default=None, repr=False)
+    _: dataclasses.KW_ONLY
+    dim: int | float
+    temperature: float = 1.0
+    origin: Float[Tensor, "d"] = dataclasses.field(init=False, repr=False)
+    axes: Float[Tensor, "d k"] = dataclasses.field(init=False, repr=False)
+    others: Float[Tensor, "d rest"] = dataclasses.field(init=False, repr=False)
+    sums: Float[Tensor, "2"] = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shape.require_dim(self.dim)
+        shape.require_head(self.weight, self.bias)
+        require_temperature(self.temperature)
+
+    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> ViM:
+        """Learn the principal axes and alpha from in-distribution samples."""
+        require_training(features, logits, labels, logits_read=True)
+        return self.fit_moments(Moments.of(features)).match(features, logits)
+
+    def fit_moments(self, moments: Moments) -> ViM:
+        """Learn the axes from a stream; alpha comes from a second look at some or all of it, by `match`.
+
+        >>> x, logits = torch.tensor([[3.0, 1.0], [-3.0, 1.0]]), torch.tensor([[4.0, 0.0], [2.0, 0.0]])
+        >>> ViM(torch.eye(2), dim=1).fit_moments(Moments.of(x)).match(x[:1], logits[:1]).match(x[1:], logits[1:]).alpha
+        tensor(3., dtype=torch.float64)
+        """
+        self.origin, self.axes, self.others = _about_origin(moments, self.weight, self.bias, self.dim)
+        self.sums = self.origin.new_zeros(2)
+        return self
+
+    def match(self, features: Float[Tensor, "b d"], logits: Float[Tensor, "b c"]) -> ViM:
+        """Take a batch of training samples into alpha: their mean residual is not to be had from moments."""
+        require_fitted(self)
+        require_samples(features, logits, width=len(self.origin), classes=0)
+        largest, residual = logits.detach().amax(1).double(), _residual(features, self.origin, self.axes, self.others)
+        require_finite(largest, "logits that ViM is fitted to")
+        self.sums = self.sums + torch.stack([largest.sum(), residual.sum()])
+        return self
+
+    @property
+    def alpha(self) -> Float[Tensor, ""]:
+        """What makes the virtual logit of the training samples as large as their largest logit, on average."""
+        if not self.sums[1] > 0:
+            raise ValueError("ViM has seen no residual to match logits with: call match, or ask for fewer axes")
+        return self.sums[0] / self.sums[1]
+
+    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+        """Higher is more in-distribution."""
+        require_fitted(self)
+        require_samples(features, logits, width=len(self.origin), classes=0)
+        residual = _residual(features, self.origin, self.axes, self.others)
+        return energy(logits, temperature=self.temperature) - self.alpha * residual
+
+
+def _standard(moments: Moments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean and scale of features, and the variances and principal axes of what they are once standardised."""
+    covariance = moments.covariance(ddof=0)
+    require_finite(covariance, "the covariance of features that NECO is fitted to")
+    std = shape.scales(covariance.diagonal(), moments.mean, count=moments.count)
+    return moments.mean.clone(), std, *shape.principal(covariance / torch.outer(std, std))
+
+
+def _energies(x: Tensor, mean: Tensor, std: Tensor, axes: Tensor) -> Tensor:
+    """The squared score of every sample (columns) at every number of axes (rows), which orders them as the score does."""
+    squares = torch.cat([(h.sub_(mean).div_(std) @ axes).square_() for (h,) in slices(x)]).cumsum(1)
+    return (squares / squares[:, -1:].clamp(min=torch.finfo(torch.float64).tiny)).T
+
+
+def _about_origin(moments: Moments, weight: Tensor, bias: Tensor | None, dim: int | float) -> tuple[Tensor, Tensor, Tensor]:
+    """The origin of a head, and the main and other axes of features about it."""
+    if weight.shape[1] != len(moments.mean):
+        raise ValueError(f"the head reads {weight.shape[1]} features, and there are {len(moments.mean)}")
+    require_finite(moments.scatter, "the scatter of features that are fitted to")
+    wide = weight.detach().double()
+    origin = torch.zeros_like(moments.mean) if bias is None else -torch.linalg.pinv(wide) @ bias.detach().double()
+    shift = moments.mean - origin
+    variance, axes = shape.principal(torch.addr(moments.scatter / moments.count, shift, shift))
+    count = shape.leading(variance, dim)
+    if count == len(variance):
+        raise ValueError(f"dim={dim!r} takes all {count} axes, which leaves no residual: ask for fewer")
+    return origin, axes[:, :count], axes[:, count:]
+
+
+def _residual(x: Tensor, origin: Tensor, axes: Tensor, others: Tensor) -> Tensor:
+    return torch.cat([shape.divided(h.sub_(origin), axes, others)[1].sqrt() for (h,) in slices(x)])

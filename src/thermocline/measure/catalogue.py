@@ -10,8 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from thermocline import detect, geometry, probes
-from thermocline.measure.passes import Found, Seen
+from thermocline import geometry, probes
+from thermocline.measure import trust
+from thermocline.measure.passes import Seen
 from thermocline.record import RANK, Row, params
 
 SWEEP = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -238,30 +239,6 @@ def _by_probe(seen: Seen, split: str) -> dict[str, Tensor]:
     return {kind: torch.tensor(values, dtype=torch.float64) for kind, values in found.items()}
 
 
-def auroc(seen: Seen) -> Iterator[Row]:
-    """How well a score tells test images from other data: 0.5 is chance, 1 is perfect.
-
-    P(s_id > s_ood) + P(s_id = s_ood) / 2                                     [fawcett2006roc, Sec. 7]
-    """
-    for found in seen.found():
-        yield _detection(seen, found, "auroc", "", detect.auroc(found.inside, found.outside))
-
-
-def fpr(seen: Seen) -> Iterator[Row]:
-    """The share of other data let through by the threshold that keeps 95 % of test images.
-
-    mean(s_ood >= t),  t = the floor(0.95 n)-th largest s_id                  [liang2018odin, Sec. 4]
-    """
-    for found in seen.found():
-        value = detect.fpr_at_tpr(found.inside, found.outside, tpr=0.95, positive="id")
-        yield _detection(seen, found, "fpr", "," + params(tpr=0.95, positive="id"), value)
-
-
-def _detection(seen: Seen, found: Found, measure: str, more: str, value: Tensor) -> Row:
-    head = seen.taps[-1].path
-    return Row(found.split, head, len(seen.taps), seen.last.label, measure, found.detector + more, float(value))
-
-
 @dataclass(frozen=True)
 class Measure:
     """A measure: its function, what it needs, and whether it is cheap enough to follow training with."""
@@ -301,7 +278,13 @@ MEASURES: dict[str, Measure] = dict(
         _measure(effective_depth, "probes"),
         _measure(ood_drop, "probes", "ood"),
         _measure(orthodev, "features", "ood"),
-        _measure(auroc, "features", "scores", "ood"),
-        _measure(fpr, "features", "scores", "ood"),
+        _measure(trust.auroc, "features", "scores", "ood"),
+        _measure(trust.auroc_interval, "features", "scores", "ood"),
+        _measure(trust.aupr, "features", "scores", "ood"),
+        _measure(trust.fpr, "features", "scores", "ood"),
+        _measure(trust.fitted_temperature),
+        _measure(trust.ece),
+        _measure(trust.brier),
+        _measure(trust.reliability),
     ]
 )

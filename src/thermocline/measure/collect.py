@@ -22,9 +22,6 @@ FEW = 2048  # samples, spread over the whole set, for what is too large to do on
 HELD = 4 * 2**30  # bytes of features that probes may train from; beyond, the net is run again for every pass
 
 
-Detector = detect.NECO | detect.MSP
-
-
 class Batch(NamedTuple):
     """Some samples on their way through the net: what went in, what came out, and what the taps saw."""
 
@@ -301,7 +298,7 @@ class Readings:
 class Scores:
     """Detector scores of every sample, and the mean of what the head read."""
 
-    def __init__(self, head: Tap, detectors: Mapping[str, Detector]) -> None:
+    def __init__(self, head: Tap, detectors: Mapping[str, detect.Detector]) -> None:
         self.tap = last_features(head)
         self.taps = (self.tap,)
         self.detectors = detectors
@@ -311,12 +308,11 @@ class Scores:
 
     def add(self, batch: Batch) -> None:
         """Take in a batch."""
-        features = batch.at[self.tap].double()
+        features = batch.at[self.tap]
         self.count += len(features)
-        self.sum = self.sum.to(features.device) + features.sum(0)
+        self.sum = self.sum.to(features.device) + features.sum(0, dtype=torch.float64)
         for name, detector in self.detectors.items():
-            # Float64: a confident net's probabilities are 1.0 in float32, and ties cost what a score could tell.
-            self._parts[name].append(detector.score(features, batch.logits.double()))
+            self._parts[name].append(detector.score(features, batch.logits))
 
     def join(self, team: Team, classes: int) -> None:
         """Take in what the other processes of a team gathered."""

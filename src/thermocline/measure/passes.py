@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from thermocline import detect, geometry
-from thermocline.measure import collect, probing, source
+from thermocline.measure import calibrating, collect, detecting, probing, source
 from thermocline.measure.again import Again, look_again, matrix_weight
 from thermocline.measure.capture import capture
-from thermocline.measure.collect import Batch, Collector, Detector, Readout
+from thermocline.measure.collect import Batch, Collector, Readout
 from thermocline.measure.subject import Subject, evaluating
 from thermocline.moments import ClassMoments, grouped
 from thermocline.nets import Tap
 from thermocline.probes import Probe
-from thermocline.record import Row, params
+from thermocline.record import Row
 
 
 class Found(NamedTuple):
@@ -59,6 +59,14 @@ class Seen:
     def logit_spectrum(self) -> Tensor:
         """Singular values of the centred logits of the training set."""
         return geometry.singular_values(self.outputs["train"].moments).cpu()
+
+    @functools.cached_property
+    def calibrated(self) -> calibrating.Calibrated | None:
+        """The probabilities of the test set, unless it has fewer than two samples."""
+        if "test" not in self.outputs or self.outputs["test"].count < 2:
+            return None
+        logits, labels = self.outputs["test"].some.values
+        return calibrating.calibrated(logits, labels, self.temperature)
 
     def found(self) -> Iterator[Found]:
         """Every detector on every OOD set."""
@@ -109,7 +117,9 @@ def look(subject: Subject, train: Any, test: Any, ood: Mapping[str, Any], needs:
                 tally = run_pass(subject, f"{prefix}train", fit_on, kit.collectors)
                 if known:
                     kit.leave(subject, seen, needs)
-                    detectors = _detectors(seen) if "scores" in needs else {}
+                    if "scores" in needs:
+                        head = subject.net.get_submodule(subject.taps[-1].path)
+                        detectors = detecting.fitted(head, seen.last, seen.outputs["train"], subject.temperature)
                 fitted = kit.probes(subject, f"{prefix}train", fit_on, tally) if "probes" in needs else {}
                 del kit  # and the features it may hold
             if test_on is not None:
@@ -188,7 +198,7 @@ def _test(
     split: str,
     data: Any,
     fitted: Mapping[Readout, Probe],
-    detectors: Mapping[str, Detector],
+    detectors: Mapping[str, detect.Detector],
     needs: frozenset[str],
 ) -> None:
     """The pass over a test split, read with what its training split gave."""
@@ -197,14 +207,3 @@ def _test(
     wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs}
     run_pass(subject, split, data, [collector for collector, want in wanted.items() if want])
     seen.outputs[split], seen.probe_accuracy[split], seen.scores[split] = outputs, readings.accuracy, scores
-
-
-def _detectors(seen: Seen) -> dict[str, Detector]:
-    """The detectors, fitted on the training set."""
-    moments = seen.last.moments.all
-    # The authors multiply by the largest logit for every net but ResNets: both, so that either can be read off.
-    return {
-        params(detector="neco", dim=0.9): detect.NECO(dim=0.9).fit_moments(moments),
-        params(detector="neco-maxlogit", dim=0.9): detect.NECO(dim=0.9, logit_factor=True).fit_moments(moments),
-        params(detector="msp"): detect.MSP(temperature=seen.temperature),
-    }

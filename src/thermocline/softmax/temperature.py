@@ -1,4 +1,4 @@
-"""Temperature maths on logits. A temperature divides logits; nothing here guesses what it was given."""
+"""A temperature divides logits: probabilities, losses and entropies at it, and temperatures that hold one of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def softmax(logits: Float[Tensor, "*shape"], *, temperature: Temperature, dim: i
     >>> softmax(torch.tensor([1.0, 3.0, 2.0]), temperature=1e-3)
     tensor([0., 1., 0.])
     """
-    return torch.softmax(_tempered(logits, temperature), dim)
+    return torch.softmax(tempered(logits, temperature), dim)
 
 
 def tempered_cross_entropy(
@@ -35,7 +35,7 @@ def tempered_cross_entropy(
     >>> tempered_cross_entropy(torch.zeros(3, 100), torch.tensor([0, 1, 2]), temperature=50.0)  # log 100
     tensor(4.6052)
     """
-    return functional.cross_entropy(_tempered(logits, temperature), labels, label_smoothing=label_smoothing)
+    return functional.cross_entropy(tempered(logits, temperature), labels, label_smoothing=label_smoothing)
 
 
 def tempered_mse(
@@ -113,14 +113,21 @@ def entropy(logits: Float[Tensor, "*shape"], *, temperature: Temperature = 1.0, 
     >>> entropy(torch.zeros(2, 8)) / torch.tensor(8.0).log()
     tensor([1., 1.])
     """
-    z = _tempered(logits, temperature)
+    z = tempered(logits, temperature)
     z = z - z.amax(dim, keepdim=True)
     p = torch.softmax(z, dim)
     # p = 0 where z is -inf (a mask) or far below the maximum: such entries add nothing, but 0 * inf would add NaN.
     return torch.logsumexp(z, dim) - (p * z.masked_fill(p == 0, 0)).sum(dim)
 
 
-def _tempered(logits: Tensor, temperature: Temperature) -> Tensor:
+def tempered(logits: Float[Tensor, "*shape"], temperature: Temperature) -> Float[Tensor, "*shape"]:
+    """The logits that a softmax sees, in float32 or wider.
+
+        e / T                                                                 [masarczyk2025softmax, Sec. 2]
+
+    >>> tempered(torch.tensor([10.0, 30.0]), 10.0)
+    tensor([1., 3.])
+    """
     # To look at a tensor is to wait for its device.
     if not isinstance(temperature, Tensor) and not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")

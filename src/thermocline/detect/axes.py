@@ -1,0 +1,136 @@
+"""Scales and axes of a cloud of features, as several detectors need them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from thermocline.moments import Moments, _add_gram, require_finite
+
+FEW = 512  # rows that give the order of magnitude of a feature
+ROUNDING = 3e-8  # by how much float32 products get a correlation wrong, typically
+
+
+def scales(variance: Float[Tensor, "d"], mean: Float[Tensor, "d"], *, count: int) -> Float[Tensor, "d"]:
+    """The standard deviation of every feature, 1 for a constant one, whose variance may be all rounding.
+
+        constant:  variance <= r variance + (r mean)^2,   r = count * 2^-52      scikit-learn's rule
+
+    >>> scales(torch.tensor([4.0, 1e-36]).double(), torch.tensor([1.0, 0.1]).double(), count=100)
+    tensor([2., 1.], dtype=torch.float64)
+    """
+    rounding = count * torch.finfo(torch.float64).eps
+    constant = variance <= rounding * variance + (rounding * mean).square()
+    return variance.clamp(min=0).sqrt().where(~constant, 1.0)
+
+
+def leading(variance: Float[Tensor, "d"], dim: int | float) -> int:
+    """How many axes to keep of those with these variances, the largest first: `dim`, or those that reach a fraction of it all.
+
+    >>> leading(torch.tensor([6.0, 3.0, 1.0]), 2), leading(torch.tensor([6.0, 3.0, 1.0]), 0.9)
+    (2, 2)
+    """
+    if isinstance(dim, int):
+        return min(dim, len(variance))
+    explained = variance.cumsum(0) / variance.sum().clamp(min=torch.finfo(variance.dtype).tiny)
+    return min(int((explained < dim).sum()) + 1, len(variance))
+
+
+def settled(variance: Float[Tensor, "d"], dim: int | float) -> bool:
+    """Whether a rounding of correlations to float32 leaves the span of the first axes alone: a cut between equals does not.
+
+        2 r sqrt(sum_{a <= k < b} 1 / (v_a - v_b)^2) / d <= 1e-6      by how much ||P z||^2 / ||z||^2 moves, to first order
+
+    For z of no direction in particular, and r the rounding. Nor may rounding change how many axes reach a fraction.
+
+    >>> settled(torch.tensor([1.0, 1.0, 1e-3, 0.9e-3]).double(), 2), settled(torch.tensor([1.0, 1.0, 1e-3]).double(), 1)
+    (True, False)
+    """
+    count, share = leading(variance, dim), variance.cumsum(0) / variance.sum()
+    moved = 2 * ROUNDING * (variance[:count, None] - variance[count:]).reciprocal().norm() / len(variance)
+    return bool(moved <= 1e-6) and (isinstance(dim, int) or bool((share - dim).abs().min() > 1e-6))
+
+
+def principal(spread: Float[Tensor, "d d"]) -> tuple[Float[Tensor, "d"], Float[Tensor, "d d"]]:
+    """Variances and axes (in columns) of a covariance, the largest first.
+
+    >>> principal(torch.diag(torch.tensor([1.0, 3.0])))[0]
+    tensor([3., 1.])
+    """
+    variance, axes = torch.linalg.eigh(spread)
+    return variance.flip(0).clamp(min=0), axes.flip(1)
+
+
+def require_dim(dim: int | float) -> None:
+    """Raise unless it is a number of axes or a fraction of variance."""
+    if isinstance(dim, bool) or not (dim >= 1 if isinstance(dim, int) else isinstance(dim, float) and 0 < dim <= 1):
+        raise ValueError(f"dim is a number of axes (an int) or a variance fraction in (0, 1], got {dim!r}")
+
+
+def divided(
+    z: Float[Tensor, "b d"], axes: Float[Tensor, "d k"], others: Float[Tensor, "d rest"]
+) -> tuple[Float[Tensor, "b"], Float[Tensor, "b"]]:
+    """The squared norms of two parts of vectors, which are overwritten: along the main axes, and along the others.
+
+    >>> divided(torch.tensor([[3.0, 4.0]]), torch.eye(2)[:, :1], torch.eye(2)[:, 1:])
+    (tensor([9.]), tensor([16.]))
+    """
+    main = axes.shape[1] <= others.shape[1]
+    # ||P z||^2 = ||z||^2 - ||(1 - P) z||^2, and the side with fewer axes takes less work. A difference leaves an
+    # error of 1e-16 ||z||^2, on the side with more axes only.
+    side = (axes if main else others).T @ z.T
+    part = side.square_().sum(0)
+    rest = (z.square_().sum(1) - part).clamp(min=0)
+    return (part, rest) if main else (rest, part)
+
+
+def standard_moments(x: Float[Tensor, "n d"]) -> Moments:
+    """`Moments.of` in half the time, for those who go on to standardise: float32 on a CPU is multiplied in float32.
+
+    Each feature is first brought to about its own mean and scale, so that a product errs by 1e-7 of two standard deviations,
+    whatever the mean; products are summed in float64. No good for small singular values: see `settled`.
+
+    >>> standard_moments(torch.tensor([[100.0], [100.5], [101.0]])).covariance(ddof=1)
+    tensor([[0.2500]], dtype=torch.float64)
+    """
+    if x.dtype == torch.float64 or x.device.type != "cpu":
+        raise ValueError(f"there is nothing to be gained on {x.dtype} on {x.device}")  # a GPU may use fewer bits still
+    x = x.detach()
+    # Rough is enough: x - centre is rounded to 1e-7 of itself, and what is left of the mean is taken off in float64.
+    centre = x.mean(0, dtype=torch.float32)
+    # On a constant feature no rounding may be left, or it would look like one that varies.
+    centre = x[0].float().where((x[0] - centre).abs() <= 1e-6 * centre.abs(), centre)
+    largest = (x[:: math.ceil(len(x) / FEW)] - centre).abs().amax(0)
+    scale = torch.ldexp(torch.ones_like(largest), -torch.frexp(largest).exponent.clamp(-100, 100))
+    rows = max(2**22 // max(x.shape[1], 1), 1024)
+    offset = -centre * scale
+    moments, total = Moments(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.float64)
+    buffer, ones = torch.empty(min(rows, len(x)), x.shape[1]), torch.ones(min(rows, len(x)))
+    for part in x.split(rows):
+        # (x - centre) scale, as written: a product with a power of 2 rounds nothing.
+        y = torch.addcmul(offset, part, scale, out=buffer[: len(part)])
+        total += ones[: len(part)] @ y
+        _add_gram(moments.scatter, y)
+    shift, wide = total / len(x), scale.double()
+    moments.count, moments.mean = len(x), centre.double() + shift / wide
+    moments.scatter.addr_(shift, shift, alpha=-len(x)).div_(torch.outer(wide, wide))
+    return moments
+
+
+def require_head(weight: Float[Tensor, "..."], bias: Float[Tensor, "..."] | None) -> None:
+    """Raise unless these are the weight and bias of a linear head, and finite.
+
+    >>> require_head(torch.zeros(3, 2), torch.zeros(2))
+    Traceback (most recent call last):
+    ValueError: a head needs a bias for each of its 3 classes, got shape (2,)
+    """
+    if weight.ndim != 2:
+        raise ValueError(f"the weight of a head is a matrix, classes in rows, got shape {tuple(weight.shape)}")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"a head needs a bias for each of its {len(weight)} classes, got shape {tuple(bias.shape)}")
+    require_finite(weight, "the weight of a head")
+    if bias is not None:
+        require_finite(bias, "the bias of a head")

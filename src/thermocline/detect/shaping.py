@@ -1,0 +1,194 @@
+"""Detectors that reshape features, let the head read them again, and leave the scoring to another detector."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from thermocline.detect import axes as shape
+from thermocline.detect.inputs import Detector, learned, require_fitted, require_samples, require_training
+from thermocline.moments import require_finite, slices
+
+PIECE = 2**22  # values looked at at a time
+
+
+@dataclass(eq=False)
+class ReAct:
+    """Features cut off at a height that few training features reach, which tames the few huge ones of other data.
+
+        h <- min(h, t),   t = the percentile of all training features, of all dimensions together   [sun2021react]
+
+    `inner` is fitted to and scores what the head `weight`, `bias` makes of that; the authors' is `Energy`, their percentile 90.
+
+    >>> from thermocline.detect import MaxLogit
+    >>> x = torch.arange(11.0)[:, None]
+    >>> ReAct(MaxLogit(), torch.ones(1, 1), percentile=90).fit(x, x, torch.zeros(11).long()).score(x[8:], x[8:])
+    tensor([8., 9., 9.], dtype=torch.float64)
+    """
+
+    inner: Detector
+    weight: Float[Tensor, "c d"] = dataclasses.field(repr=False)
+    bias: Float[Tensor, "c"] | None = dataclasses.field(default=None, repr=False)
+    _: dataclasses.KW_ONLY
+    percentile: int | float
+    threshold: Float[Tensor, ""] = dataclasses.field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shape.require_head(self.weight, self.bias)
+        _require_percentile(self.percentile)
+
+    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> ReAct:
+        """Learn the height, and let the inner detector learn from features cut off there."""
+        require_training(features, logits, labels)
+        require_finite(features, "features that ReAct is fitted to")
+        self.threshold = percentile_of(features, self.percentile)
+        _fit(self.inner, self._cut, self.weight, self.bias, features, labels)
+        return self
+
+    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+        """Higher is more in-distribution. The logits given are not read: the head's are."""
+        require_fitted(self)
+        require_samples(features, logits, width=self.weight.shape[1])
+        return _score(self.inner, self._cut, self.weight, self.bias, features)
+
+    def _cut(self, h: Tensor) -> Tensor:
+        return h.clamp(max=self.threshold.double())
+
+
+@dataclass(eq=False)
+class ASH:
+    """Activation shaping: of every sample only the largest features are kept, and "p" leaves them as they are.
+
+        h <- h top(h)                                     "p"                 [djurisic2023ash]
+        h <- top(h) sum h / k                             "b", which gives all k that are kept one height
+        h <- h top(h) exp(sum h / sum h top(h))           "s"
+
+    top(h) is 1 at the k = d - round(d percentile / 100) largest features, of equal ones the first, and 0 elsewhere. Meant for
+    features that are not negative. `inner` is fitted to and scores what the head makes of that; the authors' is `Energy`.
+
+    >>> from thermocline.detect import MaxLogit
+    >>> x = torch.tensor([[1.0, 3.0, 0.0, 2.0]])
+    >>> [ASH(MaxLogit(), torch.ones(1, 4), percentile=50, variant=v).score(x, x).item() for v in ("p", "b")]
+    [5.0, 6.0]
+    """
+
+    inner: Detector
+    weight: Float[Tensor, "c d"] = dataclasses.field(repr=False)
+    bias: Float[Tensor, "c"] | None = dataclasses.field(default=None, repr=False)
+    _: dataclasses.KW_ONLY
+    percentile: int | float
+    variant: Literal["p", "b", "s"]
+
+    def __post_init__(self) -> None:
+        shape.require_head(self.weight, self.bias)
+        _require_percentile(self.percentile)
+        if self.variant not in ("p", "b", "s"):
+            raise ValueError(f"variant must be 'p', 'b' or 's', got {self.variant!r}")
+
+    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> ASH:
+        """Let the inner detector learn from reshaped features."""
+        require_training(features, logits, labels)
+        _fit(self.inner, self._shaped, self.weight, self.bias, features, labels)
+        return self
+
+    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+        """Higher is more in-distribution. The logits given are not read: the head's are."""
+        require_samples(features, logits, width=self.weight.shape[1])
+        return _score(self.inner, self._shaped, self.weight, self.bias, features)
+
+    def _shaped(self, h: Tensor) -> Tensor:
+        kept = max(h.shape[1] - round(h.shape[1] * self.percentile / 100), 1)
+        values, places = h.sort(dim=1, descending=True, stable=True)
+        whole, values = h.sum(1, keepdim=True), values[:, :kept]
+        if self.variant == "b":
+            values = (whole / kept).expand_as(values)
+        elif self.variant == "s":
+            part = values.sum(1, keepdim=True)
+            # Where all that is kept is 0, nothing can be made of it.
+            values = values * (whole / part.where(part != 0, 1)).exp()
+        return torch.zeros_like(h).scatter_(1, places[:, :kept], values)
+
+
+def percentile_of(x: Float[Tensor, "..."], percentile: int | float) -> Float[Tensor, ""]:
+    """The percentile of all values, between two of them by the straight line, in float32 and O(1) memory.
+
+    A value is found by its bits, 16 at a time, which order floats: counting needs no copy and no sorting.
+
+    >>> percentile_of(torch.tensor([[3.0, -1.0], [0.0, 1.0]]), 50)
+    tensor(0.5000)
+    """
+    rank = (x.numel() - 1) * percentile / 100
+    low = _ranked(x, int(rank))
+    return low if rank == int(rank) else torch.lerp(low, _ranked(x, int(rank) + 1), rank - int(rank))
+
+
+def _ranked(x: Tensor, rank: int) -> Tensor:
+    """The value with `rank` values before it."""
+    head, rank = _bin(x, rank, lambda keys: keys >> 16)
+    low, _ = _bin(x, rank, lambda keys: (keys & 0xFFFF)[keys >> 16 == head] - 2**15)
+    key = torch.tensor((head << 16) + low + 2**15, dtype=torch.int32, device=x.device)
+    return (key ^ ((key >> 31) & 0x7FFFFFFF)).view(torch.float32)
+
+
+def _bin(x: Tensor, rank: int, digit: Callable[[Tensor], Tensor]) -> tuple[int, int]:
+    """The digit (-2^15 to 2^15 - 1) of the value of a rank, and that value's rank among those with the same digit."""
+    counts = torch.zeros(2**16, dtype=torch.int64, device=x.device)
+    for part in x.detach().flatten().split(PIECE):
+        keys = part.float().view(torch.int32)
+        keys = keys ^ ((keys >> 31) & 0x7FFFFFFF)  # the order of floats, as integers
+        counts += torch.bincount(digit(keys) + 2**15, minlength=2**16)
+    before = counts.cumsum(0)
+    found = int((before <= rank).sum())
+    return found - 2**15, rank - int(before[found] - counts[found])
+
+
+def _fit(
+    inner: Detector, shaped: Callable[[Tensor], Tensor], weight: Tensor, bias: Tensor | None, features: Tensor, labels: Tensor
+) -> None:
+    """Fit a detector to reshaped features, which are made whole only where it learns something."""
+    if not _learns(inner):
+        return
+    wide = torch.promote_types(features.dtype, torch.float32)
+    whole = torch.empty_like(features, dtype=wide, requires_grad=False)
+    logits = torch.empty(len(features), len(weight), dtype=wide, device=features.device)
+    start = 0
+    for (h,) in slices(features):
+        stop = start + len(h)
+        whole[start:stop] = new = shaped(h)
+        logits[start:stop] = _head(new, weight, bias)
+        start = stop
+    inner.fit(whole, logits, labels)
+
+
+def _score(
+    inner: Detector, shaped: Callable[[Tensor], Tensor], weight: Tensor, bias: Tensor | None, features: Tensor
+) -> Tensor:
+    found = []
+    for (h,) in slices(features):
+        new = shaped(h)
+        found.append(inner.score(new, _head(new, weight, bias)))
+    return torch.cat(found)
+
+
+def _head(h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    wide = None if bias is None else bias.detach().double()
+    return torch.nn.functional.linear(h, weight.detach().double(), wide)
+
+
+def _learns(detector: Any) -> bool:
+    """Whether a detector, or one inside it, has anything to learn; of a stranger nothing is known."""
+    if not dataclasses.is_dataclass(detector):
+        return True
+    inside = (getattr(detector, field.name) for field in dataclasses.fields(detector) if field.name == "inner")
+    return bool(learned(detector)) or any(map(_learns, inside))
+
+
+def _require_percentile(percentile: int | float) -> None:
+    if not (percentile == 0 or 1 <= percentile < 100):
+        raise ValueError(f"percentile lies between 1 and 100, 90 and not 0.9 for nine tenths, got {percentile}")

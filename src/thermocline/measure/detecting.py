@@ -1,0 +1,83 @@
+"""The detectors a scan fits, all from what its pass over the training set left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from torch import Tensor, nn
+
+from thermocline import detect
+from thermocline.measure.collect import LastFeatures, Outputs
+from thermocline.record import params
+
+NEIGHBOURS = 50  # of KNN and NNGuide, at most
+
+
+def fitted(head: nn.Module, last: LastFeatures, outputs: Outputs, temperature: float) -> dict[str, detect.Detector]:
+    """Every detector that can be fitted to these features, by the name that rows give it.
+
+    One that cannot is left out, as are its rows: Mahalanobis of constant features, say. Settings are the authors', none is
+    chosen by how well it does here.
+    """
+    found = {}
+    for name, fit in _candidates(head, last, outputs, temperature):
+        try:
+            detector = fit()
+            detector.score(*(some[:1] for some in (last.some.values[0], outputs.some.values[0])))
+        except ValueError:
+            continue
+        found[name] = detector
+    return found
+
+
+def _candidates(
+    head: nn.Module, last: LastFeatures, outputs: Outputs, t: float
+) -> Iterator[tuple[str, Callable[[], detect.Detector]]]:
+    moments, (features,), (logits, labels) = last.moments, last.some.values, outputs.some.values
+    k = min(NEIGHBOURS, len(features))
+    plain = [
+        # The authors multiply by the largest logit for every net but ResNets: both, so that either can be read off.
+        (params(detector="neco", dim=0.9), lambda: detect.NECO(dim=0.9).fit_moments(moments.all)),
+        (params(detector="neco-maxlogit", dim=0.9), lambda: detect.NECO(dim=0.9, logit_factor=True).fit_moments(moments.all)),
+        (params(detector="mahalanobis"), lambda: detect.Mahalanobis().fit_moments(moments)),
+        (params(detector="relative-mahalanobis"), lambda: detect.RelativeMahalanobis().fit_moments(moments)),
+    ]
+    yield from plain
+    for name, detector in {
+        params(detector="msp"): detect.MSP(temperature=t),
+        params(detector="maxlogit"): detect.MaxLogit(),
+        params(detector="energy"): detect.Energy(temperature=t),
+        params(detector="entropy"): detect.Entropy(temperature=t),
+        params(detector="gen", gamma=0.1): detect.GEN(gamma=0.1, temperature=t),
+        params(detector="kl-matching"): detect.KLMatching(temperature=t),
+        params(detector="knn", k=k): detect.KNN(k=k),
+        params(detector="nnguide", k=k): detect.NNGuide(k=k, temperature=t),
+    }.items():
+        yield name, lambda detector=detector: detector.fit(features, logits, labels)
+    if isinstance(head, nn.Linear) and not last.subset:
+        yield from _with_head(head.weight.detach(), head.bias, last, outputs, t)
+
+
+def _with_head(
+    weight: Tensor, bias: Tensor | None, last: LastFeatures, outputs: Outputs, t: float
+) -> Iterator[tuple[str, Callable[[], detect.Detector]]]:
+    """Those that read the head's weight."""
+    bias = None if bias is None else bias.detach()
+    all_, (features,), (logits, labels) = last.moments.all, last.some.values, outputs.some.values
+    dim = _axes(weight.shape[1])
+    yield params(detector="residual", dim=dim), lambda: detect.Residual(weight, bias, dim=dim).fit_moments(all_)
+    yield (
+        params(detector="vim", dim=dim),
+        lambda: detect.ViM(weight, bias, dim=dim, temperature=t).fit_moments(all_).match(features, logits),
+    )
+    energy = detect.Energy(temperature=t)
+    react = detect.ReAct(energy, weight, bias, percentile=90)
+    yield params(detector="react", percentile=90), lambda: react.fit(features, logits, labels)
+    ash = detect.ASH(energy, weight, bias, percentile=90, variant="s")
+    yield params(detector="ash", variant="s", percentile=90), lambda: ash.fit(features, logits, labels)
+    yield params(detector="nci", alpha=0.001), lambda: detect.NCI(weight, alpha=0.001).fit_moments(all_)
+
+
+def _axes(width: int) -> int:
+    """The principal axes that ViM's authors take of features so wide [wang2022vim]."""
+    return 1000 if width >= 2048 else 512 if width >= 768 else max(width // 2, 1)

@@ -1,0 +1,112 @@
+"""Measures of whether a net can be trusted: does it notice other data, and do its probabilities mean what they say?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from thermocline import detect, softmax
+from thermocline.measure.passes import Found, Seen
+from thermocline.record import Row, params
+
+BINS = 15  # of confidence, as [guo2017calibration] has them
+
+
+def auroc(seen: Seen) -> Iterator[Row]:
+    """How well a score tells test images from other data: 0.5 is chance, 1 is perfect.
+
+    P(s_id > s_ood) + P(s_id = s_ood) / 2                                     [fawcett2006roc, Sec. 7]
+    """
+    for found in seen.found():
+        yield _detection(seen, found, "auroc", "", detect.auroc(found.inside, found.outside))
+
+
+def auroc_interval(seen: Seen) -> Iterator[Row]:
+    """Where the AUROC would lie with other samples of the same two data sets, 95 times of 100.
+
+    logit A +- 1.96 sqrt(var(V) / n + var(W) / m) / (A (1 - A)),  V, W = placements   [delong1988roc]
+    """
+    for found in seen.found():
+        if min(len(found.inside), len(found.outside)) < 2:
+            continue  # one score has no variance
+        interval = detect.auroc_interval(found.inside, found.outside, level=0.95)
+        for part, value in (("low", interval.low), ("high", interval.high)):
+            yield _detection(seen, found, "auroc_interval", "," + params(part=part, level=0.95), value)
+
+
+def aupr(seen: Seen) -> Iterator[Row]:
+    """How pure what is taken for test images is, averaged over thresholds; chance is the share of test images.
+
+    sum_t (R_t - R_{t-1}) P_t,  P = precision, R = recall, thresholds from the highest score down   [boyd2013area]
+    """
+    for found in seen.found():
+        value = detect.aupr(found.inside, found.outside, positive="id")
+        yield _detection(seen, found, "aupr", "," + params(positive="id"), value)
+
+
+def fpr(seen: Seen) -> Iterator[Row]:
+    """The share of other data let through by the threshold that keeps 95 % of test images.
+
+    mean(s_ood >= t),  t = the floor(0.95 n)-th largest s_id                  [liang2018odin, Sec. 4]
+    """
+    for found in seen.found():
+        value = detect.fpr_at_tpr(found.inside, found.outside, tpr=0.95, positive="id")
+        yield _detection(seen, found, "fpr", "," + params(tpr=0.95, positive="id"), value)
+
+
+def _detection(seen: Seen, found: Found, measure: str, more: str, value: Tensor) -> Row:
+    head = seen.taps[-1].path
+    return Row(found.split, head, len(seen.taps), seen.last.label, measure, found.detector + more, float(value))
+
+
+def fitted_temperature(seen: Seen) -> Iterator[Row]:
+    """The temperature at which the test labels are likeliest: above that of training, the net is too sure of itself.
+
+    argmin_T -sum_i log softmax_T(e_i)_{y_i}, the geometric mean over two halves   [guo2017calibration, Sec. 4.2]
+    """
+    if seen.calibrated and seen.calibrated.temperatures:
+        value = torch.tensor(seen.calibrated.temperatures, dtype=torch.float64).log().mean().exp()
+        yield Row("test", "", 0, "", "fitted_temperature", "", float(value))
+
+
+def ece(seen: Seen) -> Iterator[Row]:
+    """How far confidence is from accuracy on test images; `fitted`: at the temperature fitted to the half an image is not in.
+
+    sum_b (n_b / n) |accuracy_b - confidence_b|                               [guo2017calibration, Sec. 2]
+    """
+    schemes: tuple[Literal["equal-width", "adaptive"], ...] = ("equal-width", "adaptive")
+    for at, probabilities, labels in _probabilities(seen):
+        for scheme in schemes:
+            value = softmax.expected_calibration_error(labels, probabilities=probabilities, bins=BINS, scheme=scheme)
+            yield Row("test", "", 0, "", "ece", params(scheme=scheme, bins=BINS, at=at), float(value))
+
+
+def brier(seen: Seen) -> Iterator[Row]:
+    """Squared distance of the probabilities of test images from their labels, from 0 to 2.
+
+    (1/n) sum_i ||softmax_T(e_i) - onehot(y_i)||^2                            [brier1950verification]
+    """
+    for at, probabilities, labels in _probabilities(seen):
+        value = softmax.brier_score(labels, probabilities=probabilities)
+        yield Row("test", "", 0, "", "brier", params(at=at), float(value))
+
+
+def reliability(seen: Seen) -> Iterator[Row]:
+    """The reliability diagram: how often test images of about the same confidence are right.
+
+    accuracy_b, confidence_b and n_b of bin b = (b / 15, (b + 1) / 15]         [guo2017calibration, Sec. 2]
+    """
+    for at, probabilities, labels in _probabilities(seen):
+        read = softmax.reliability(labels, probabilities=probabilities, bins=BINS, scheme="equal-width")
+        for index in read.counts.nonzero()[:, 0].tolist():
+            for part, values in (("count", read.counts), ("confidence", read.confidence), ("accuracy", read.accuracy)):
+                yield Row("test", "", 0, "", "reliability", params(at=at, bin=index, part=part), float(values[index]))
+
+
+def _probabilities(seen: Seen) -> Iterator[tuple[str, Tensor, Tensor]]:
+    if seen.calibrated:
+        for at, probabilities in seen.calibrated.probabilities.items():
+            yield at, probabilities, seen.calibrated.labels

@@ -8,7 +8,6 @@ eight, which tensor cores want.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -29,15 +28,21 @@ CHANNELS = 8  # of images: a multiple of what tensor cores read at once
 def _weight_gradient(slope: Tensor, x: Tensor, weight: Tensor, how: list[int]) -> Tensor:
     """That of a convolution; on a GPU on a stream of its own, which the caller waits for."""
     if not x.is_cuda:
-        return _slopes(slope, x, weight, how, [False, True, False])[1]
+        return _alone(slope, x, weight, how)
     stream = _side(x.device.index)
     stream.wait_stream(torch.cuda.current_stream(x.device))
     with torch.cuda.stream(stream):
-        gradient = _slopes(slope, x, weight, how, [False, True, False])[1]
+        gradient = _alone(slope, x, weight, how)
     # What they are stored in must not be given to others before the stream has read it.
     slope.record_stream(stream)
     x.record_stream(stream)
     return gradient
+
+
+def _alone(slope: Tensor, x: Tensor, weight: Tensor, how: list[int]) -> Tensor:
+    """The gradient of the weight without the other, laid out as the compiler was told it would be."""
+    found, like = _slopes(slope, x, weight, how, [False, True, False])[1], torch.empty_like(weight)
+    return found if found.stride() == like.stride() else like.copy_(found)
 
 
 @_weight_gradient.register_fake
@@ -81,8 +86,8 @@ class Compiled:
     """A `Step` that is compiled when it is first taken."""
 
     def __init__(self, step: Step, *, backend: str = "inductor") -> None:
-        self.step, state = step, step.state
-        names, self.trained = zip(*state.named_parameters())
+        self.step, self.separate = step, _Separate(step.net)
+        names, self.trained = zip(*step.state.named_parameters())
         self.read = {name: self._copy(name, weight) for name, weight in self._half()}
         self.copies = {
             name: copy.detach()[:, : weight.shape[1]] for (name, weight), copy in zip(self._half(), self.read.values())
@@ -95,7 +100,7 @@ class Compiled:
 
     def __call__(self) -> Tensor:
         """Take it; returns the loss before, on the device."""
-        with _separate(self.step.net) as counters:
+        with self.separate as counters:
             loss, temperature, hits = self._forward()
             gradients = torch.autograd.grad([loss], self.sources, allow_unused=True)
         if loss.is_cuda:
@@ -124,12 +129,13 @@ class Compiled:
         """Give the originals the gradients of their copies."""
         wide, narrow = [], []
         for parameter, gradient in zip(self.trained, gradients):
-            if gradient is not None and gradient.dtype == parameter.dtype:
+            # Fused kernels go through memory, not indices: a gradient is laid out as its parameter is.
+            if gradient is not None and (gradient.dtype, gradient.stride()) == (parameter.dtype, parameter.stride()):
                 parameter.grad = gradient
             elif gradient is not None:
                 parameter.grad = torch.empty_like(parameter)
                 wide.append(parameter.grad)
-                narrow.append(gradient[:, : parameter.shape[1]])
+                narrow.append(gradient[:, : parameter.shape[1]] if parameter.ndim > 1 else gradient)
         if wide:
             torch._foreach_copy_(wide, narrow)  # pyright: ignore[reportPrivateImportUsage]
 
@@ -151,26 +157,31 @@ class Compiled:
         return copy.requires_grad_()
 
 
-@contextlib.contextmanager
-def _separate(net: nn.Module) -> Iterator[list[Tensor]]:
+class _Separate:
     """While a step is taken: convolutions as above, and the counters of batch normalisation left to the caller.
 
-    Measuring, between steps, finds the net as it is.
+    Measuring, between steps, finds the net as it is. What is put in place is the same object every time: the compiler looks.
     """
-    convolutions = [layer for layer in net.modules() if type(layer) is nn.Conv2d and _plain(layer)]
-    norms = [layer for layer in net.modules() if isinstance(layer, nn.BatchNorm2d) and layer.momentum is not None]
-    counters = [layer.num_batches_tracked for layer in norms if layer.num_batches_tracked is not None]
-    try:
-        for layer in convolutions:
-            layer.forward = functools.partial(_convolve, layer)
-        for layer in norms:
+
+    def __init__(self, net: nn.Module) -> None:
+        convolutions = [layer for layer in net.modules() if type(layer) is nn.Conv2d and _plain(layer)]
+        self.forwards = [(layer, functools.partial(_convolve, layer)) for layer in convolutions]
+        norms = [layer for layer in net.modules() if isinstance(layer, nn.BatchNorm2d) and layer.momentum is not None]
+        self.counters = [(layer, count) for layer in norms if (count := layer.num_batches_tracked) is not None]
+
+    def __enter__(self) -> list[Tensor]:
+        for layer, forward in self.forwards:
+            layer.forward = forward
+        for layer, _ in self.counters:
             layer.num_batches_tracked = None
-        yield counters
-    finally:
-        for layer in convolutions:
+        return [count for _, count in self.counters]
+
+    def __exit__(self, *error: object) -> None:
+        for layer, forward in self.forwards:
+            assert layer.forward is forward
             del layer.forward
-        for layer, counter in zip(norms, counters):
-            layer.num_batches_tracked = counter
+        for layer, count in self.counters:
+            layer.num_batches_tracked = count
 
 
 def _plain(layer: nn.Conv2d) -> bool:

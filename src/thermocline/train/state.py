@@ -20,8 +20,10 @@ class State:
     def __init__(self, net: nn.Module, train: spec.Train) -> None:
         self.step, self.net, self.train = 0, net, train
         weight = next(net.parameters())
-        # On the device, and set at every step from the schedule; "factor" is a group's share of the rate.
-        self.rate = torch.tensor([train.lr], dtype=weight.dtype, device=weight.device)
+        # On the device, and set at every step from the schedule; "factor" is a group's share of the rate. Fused kernels of
+        # a GPU take rates in float32 alone.
+        exact = torch.float32 if weight.is_cuda else weight.dtype
+        self.rate = torch.tensor([train.lr], dtype=exact, device=weight.device)
         self.temperature = torch.tensor(train.temperature, dtype=weight.dtype, device=weight.device)
         learned = train.temperature_schedule == "learned"
         self.log_temperature = nn.Parameter(self.temperature.log()) if learned else None

@@ -34,7 +34,7 @@ class Step:
         self.draws = torch.empty(self.per_epoch, size, 3, dtype=torch.int64, device=device)
         self.factors = [group["factor"] for group in state.optimizer.param_groups]
         self.rates = torch.empty(len(self.factors), self.per_epoch, dtype=state.rate.dtype, device=device)
-        self.temperatures = torch.empty(self.per_epoch, dtype=state.rate.dtype, device=device)
+        self.temperatures = torch.empty(self.per_epoch, dtype=state.temperature.dtype, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
         self.hits = torch.zeros((), dtype=torch.int64, device=device)  # samples this process got right so far
         self.share = team.share(size)
@@ -67,7 +67,7 @@ class Step:
     def _settle(self) -> None:
         """Before the first step, the temperature that its logits call for."""
         with torch.no_grad():
-            logits = self.net.eval()(self.split.take(self.order[0], dtype=self.state.rate.dtype).images)
+            logits = self.net.eval()(self.split.take(self.order[0], dtype=self.state.temperature.dtype).images)
             self.state.temperature.copy_(self._temperature(logits[self.share]))
 
     def __call__(self) -> Tensor:
@@ -82,7 +82,7 @@ class Step:
 
     def forward(self, net: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """This process's part of the loss, the temperature, and how many samples it gets right."""
-        train, share, dtype = self.train, self.share, self.state.rate.dtype
+        train, share, dtype = self.train, self.share, self.state.temperature.dtype
         chosen, draws = self.order[self.position][0, share], self.draws[self.position][0, share]
         batch = self.split.take(chosen, dtype=dtype, augment=train.augment, draws=draws)
         half = train.precision == "bfloat16"
@@ -154,7 +154,7 @@ def fitting_batch(step: Step) -> int | None:
     while size:
         torch.cuda.empty_cache()
         try:
-            batch = step.split.take(step.order[0, :size], dtype=step.state.rate.dtype)
+            batch = step.split.take(step.order[0, :size], dtype=step.state.temperature.dtype)
             step.net(batch.images).float().logsumexp(1).sum().backward()
             return size
         except torch.OutOfMemoryError:

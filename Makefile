@@ -36,4 +36,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing with test tools (first time: about two minutes)"
 	$(PIP) -e ".[dev]"
+	@# Another library's detectors, to compare ours with in tests and benchmarks. Without its dependencies: they are there, but
+	@# for torchvision's own, which would bring gigabytes of CUDA.
+	$(PIP) --no-deps pytorch-ood torchvision
 	@touch $@ $(VENV)/.demo

@@ -13,10 +13,10 @@ PACKAGE = ROOT / "src" / "thermocline"
 LEVELS = {
     0: ["softmax", "moments", "spec", "team"],
     1: ["geometry", "probes", "detect", "experiments"],
-    2: ["nets", "data", "record", "provenance"],
+    2: ["nets", "data", "record", "provenance", "shelf"],
     3: ["train", "measure", "report"],
-    4: ["run", "scanner"],
-    5: ["bench"],
+    4: ["run", "scanner", "advise"],
+    5: ["bench", "screening"],
     6: ["cli"],
 }
 LEVEL = {module: level for level, modules in LEVELS.items() for module in modules}

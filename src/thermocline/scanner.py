@@ -104,7 +104,7 @@ def scan(
     effective depth. `logits` picks the logits from what the model returns. The model's modes and hooks and all random
     states are as before.
     """
-    net = _inner(model)
+    net = inner(model)
     measure.check_sets(ood or {})
     data = Data(train.name if isinstance(train, Split) else "data", ood=tuple(ood or ()))
     what = Run(data, Net(name or type(net).__name__), Train(temperature=temperature), probes=tuple(probes))
@@ -130,7 +130,7 @@ def scan(
         return Scan(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, rows)]), True))
 
 
-def _inner(model: nn.Module) -> nn.Module:
+def inner(model: nn.Module) -> nn.Module:
     """The net itself: hooks set after a model was compiled never fire, so read the one inside."""
     net = getattr(model, "_orig_mod", model)
     if not isinstance(net, nn.Module):
@@ -147,6 +147,11 @@ def _taps(net: nn.Module, given: Sequence[Tap]) -> tuple[Tap, ...]:
     declared = getattr(net, "taps", ())
     own = isinstance(declared, (tuple, list)) and all(isinstance(tap, Tap) for tap in declared)
     return tuple(given) or (tuple(declared) if own else ())
+
+
+def head_of(net: nn.Module, data: Any) -> Tap:
+    """The tap of the layer whose output is the logits."""
+    return (_taps(net, ()) or _find(net, data, lambda output: output, "*", "mean"))[-1]
 
 
 def _find(net: nn.Module, data: Any, logits: Any, pattern: str, tokens: Literal["mean", "cls"]) -> tuple[Tap, ...]:
@@ -184,7 +189,7 @@ class Watch:
         for what, value in (("every", every), ("samples", samples)):
             if value < 1:
                 raise InputError(f"{what} must be at least 1, got {value}")
-        self.net, self.outer = _inner(model), model
+        self.net, self.outer = inner(model), model
         self.every, self.writer = every, writer
         self.spent, self.count, self._measuring = 0.0, 0, False
         names = measure.select(measures)

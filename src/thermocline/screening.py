@@ -1,0 +1,130 @@
+"""Detection by files: features of a model, a detector fitted to them, its scores, and how well they tell data apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from thermocline import detect, measure, nets, record, spec
+from thermocline.data import Split
+from thermocline.measure import source
+from thermocline.measure.capture import capture
+from thermocline.nets import Tap
+from thermocline.scanner import head_of, inner
+from thermocline.shelf import Features
+from thermocline.spec import InputError
+
+FPR = {"tpr": 0.95, "positive": "id"}
+
+
+def features_of(model: nn.Module, data: Any) -> Features:
+    """What the head of a classifier reads and gives for every sample of a Split, tensors, a Dataset or a DataLoader."""
+    net = inner(model)
+    head = head_of(net, data)
+    place = Tap(head.path, at="input")
+    parts: list[tuple[Tensor, ...]] = []
+    subject = measure.Subject(net, (head,), 1.0, lambda output: output)
+    with measure.evaluating(net), torch.no_grad():
+        for arguments, labels in source.batches(data, net, size=1000):
+            with capture(net, [place]) as at:
+                logits = subject.run(arguments)
+            parts.append((at[place], logits, labels))
+    features, logits, labels = (torch.cat(some) for some in zip(*parts))
+    layer = net.get_submodule(head.path)
+    linear = isinstance(layer, nn.Linear)
+    weight, bias = (layer.weight.detach(), layer.bias) if linear else (None, None)
+    return Features(features, logits, labels, weight, None if bias is None else bias.detach())
+
+
+def make(name: str, settings: Iterable[str], found: Features, *, temperature: float) -> detect.Detector:
+    """A detector by name, not yet fitted: case and hyphens do not matter, settings are `name=value`."""
+    kind = _kind(name)
+    given = dict(_parse(text) for text in settings)
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
+    if unknown := [key for key in given if key not in fields]:
+        raise spec.unknown(f"setting of {kind.__name__}", unknown[0], fields)
+    values: dict[str, Any] = {"temperature": temperature} if "temperature" in fields else {}
+    if "inner" in fields:
+        values["inner"] = make(str(given.pop("inner", "Energy")), (), found, temperature=temperature)
+    if "weight" in fields and found.weight is None:
+        raise InputError(
+            f"{kind.__name__} reads the head's weight, which the features' file has not: add an array 'weight' (c, d)"
+        )
+    values |= {key: getattr(found, key) for key in ("weight", "bias") if key in fields}
+    missing = [key for key, field in fields.items() if field.default is dataclasses.MISSING and key not in {**values, **given}]
+    if missing:
+        raise InputError(f"{kind.__name__} needs --set {missing[0]}=..., which papers choose differently")
+    try:
+        return kind(**{**values, **given})
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{kind.__name__}: {error}") from None
+
+
+def fit(detector: detect.Detector, found: Features) -> detect.Detector:
+    """Fit a detector to features; what cannot be fitted to is the user's to know."""
+    if found.labels is None:
+        raise InputError("a detector is fitted to labelled samples: the features' file needs an array 'labels'")
+    try:
+        return detector.fit(found.features, found.logits, found.labels)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def score(detector: detect.Detector, found: Features) -> Tensor:
+    """The scores of samples, higher the more in-distribution."""
+    try:
+        return detector.score(found.features, found.logits)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def evaluate(detector: detect.Detector, inside: Features, outside: Mapping[str, Features]) -> pa.Table:
+    """How well a detector tells ID samples from each OOD set: AUROC with its interval, AUPR both ways, FPR at 95 % TPR."""
+    known = score(detector, inside)
+    rows = []
+    for name, found in outside.items():
+        other = score(detector, found)
+        try:
+            interval = detect.auroc_interval(known, other, level=0.95)
+            both = {f"aupr_{side}": float(detect.aupr(known, other, positive=side)) for side in ("id", "ood")}
+            fpr = float(detect.fpr_at_tpr(known, other, **FPR))
+        except ValueError as error:
+            raise InputError(f"{name}: {error}") from None
+        auroc = dict(zip(("auroc", "auroc_low", "auroc_high"), map(float, interval)))
+        rows.append({"ood": name, **auroc, **both, "fpr95": fpr, "id_samples": len(known), "ood_samples": len(other)})
+    return pa.Table.from_pylist(rows)
+
+
+def trained(directory: str | os.PathLike[str], train: Split) -> nn.Module:
+    """The net of a run directory as it was last saved; `train` is a split of the images it was trained on."""
+    what = record.load_run(directory).spec
+    if (checkpoint := record.load_checkpoint(directory)) is None:
+        raise InputError(f"{directory} has no checkpoint: its weights are not there to read")
+    net = nets.build(what.net, classes=train.classes, size=train.size, channels=train.channels, seed=what.seed)
+    weights = {name.removeprefix("net."): tensor for name, tensor in checkpoint[1].items() if name.startswith("net.")}
+    net.load_state_dict(weights)
+    return net.to(train.device)
+
+
+def _kind(name: str) -> type:
+    plain = {key.lower(): kind for key, kind in detect.DETECTORS.items()}
+    if (short := name.lower().replace("-", "").replace("_", "")) not in plain:
+        raise spec.unknown("detector", name, detect.DETECTORS)
+    return plain[short]
+
+
+def _parse(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set {text!r}: write name=value, e.g. k=50")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value

@@ -116,7 +116,7 @@ def trained(directory: str | os.PathLike[str], train: Split) -> nn.Module:
 def _kind(name: str) -> type:
     plain = {key.lower(): kind for key, kind in detect.DETECTORS.items()}
     if (short := name.lower().replace("-", "").replace("_", "")) not in plain:
-        raise spec.unknown("detector", name, detect.DETECTORS)
+        raise spec.unknown("detector", name.lower(), plain)
     return plain[short]
 
 

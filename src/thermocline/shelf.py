@@ -43,7 +43,8 @@ class Features(NamedTuple):
 def save_detector(detector: detect.Detector, path: str | os.PathLike[str]) -> None:
     """Write a fitted detector, whole or not at all."""
     name, settings, tensors = detect.state(detector)
-    plain = {key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
+    # Each in memory of its own, which the format wants: a detector inside another may read the same head.
+    plain = {key: tensor.cpu().clone(memory_format=torch.contiguous_format) for key, tensor in tensors.items()}
     about = {"detector": name, "settings": json.dumps(settings)}
     write(Path(path), save(plain, metadata=about))
 
@@ -78,7 +79,7 @@ def load_features(path: str | os.PathLike[str], *, device: torch.device | str = 
     """Features from a file: arrays `features` (n, d) and `logits` (n, c), and if you like `labels`, `weight` and `bias`."""
     _require(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: torch.from_numpy(archive[name]) for name in archive.files if name in Features._fields}
     except (ValueError, zipfile.BadZipFile, AttributeError, TypeError) as error:
         raise InputError(f"{path} cannot be read as an .npz of plain arrays: {error}") from None

@@ -31,16 +31,24 @@ class Loop(NamedTuple):
     begun: Iterator[tuple[int, nn.Module]] | None = None
 
 
-def _loop(scale: float, *, batch: int, steps: int) -> Loop:
-    """A ResNet-18 and 10,000 images, with the recipe people use on CIFAR."""
+def _loop(scale: float, *, batch: int, steps: int, net: spec.Net = NET) -> Loop:
+    """A net and 10,000 images, with the recipe people use on CIFAR."""
     small = scale < SMALL
-    net, classes, size, count, batch = (SMALL_NET, 10, 16, 500, 32) if small else (NET, 100, 32, 10_000, batch)
+    net, classes, size, count, batch = (_shrunk(net), 10, 16, 500, 32) if small else (net, 100, 32, 10_000, batch)
     split, _ = draw(0, count, 0, classes=classes, size=size)
     steps = sized(steps, scale, least=20)
     epochs = -(-(steps + BEGINNING) // (count // batch))
     recipe = spec.Train(epochs=epochs, batch=batch, lr=0.02, weight_decay=5e-4, augment="crop+flip", schedule="constant")
     built = nets.build(net, classes=classes, size=size).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     return Loop(built, split, recipe, steps)
+
+
+def _shrunk(net: spec.Net) -> spec.Net:
+    """One of its kind that a CPU can train in a second."""
+    if net.name.startswith("resnet"):
+        return SMALL_NET
+    width = 24 if net.name.startswith("vit") else 8
+    return spec.replace(spec.Run(net=net), {"net.width": width}).net
 
 
 def _begin(loop: Loop, *, compiled: bool) -> Loop:
@@ -101,20 +109,24 @@ def _alike(ours: Answers, theirs: Answers) -> tuple[bool, str]:
     return gap < 0.25, words
 
 
-def _case(batch: int, steps: int, *, compiled: bool = False) -> Case:
-    how = "compiled" if compiled else "as it comes"
+def _case(batch: int, steps: int, *, net: spec.Net = NET, group: str = "train", compiled: bool = False) -> Case:
+    inputs = functools.partial(_loop, batch=batch, steps=steps, net=net)
+    what = f"{steps:,} training steps of {net.name}, batch {batch}, crop + flip, bfloat16 on a GPU"
     return Case(
-        "train", f"{steps:,} training steps of a ResNet-18, batch {batch}, crop + flip, bfloat16 on a GPU, {how}",
+        group, f"{what}, {'compiled' if compiled else 'as it comes'}",
         "a plain eager loop, its data and augmentation on the device too",
-        functools.partial(_loop, batch=batch, steps=steps), functools.partial(_ours, compiled=compiled), _plain, _alike,
-        devices=("cuda",) if compiled else ("cpu", "cuda"), cpu_scale=0.01, warm_up=SMALL,
+        inputs, functools.partial(_ours, compiled=compiled), _plain, _alike,
+        devices=("cuda",) if compiled or group == "epoch" else ("cpu", "cuda"), cpu_scale=0.01, warm_up=SMALL,
         ready=functools.partial(_begin, compiled=compiled),
     )  # fmt: skip
 
 
+EPOCH = 390  # steps of 128 in 50,000 images
+OTHERS = ("mlp", "vgg19", "vgg19_bn", "resnet20", "resnet34", "resnet50", "vit_tiny", "vit_small", "vit_base")
 CASES = {
     "train-128": _case(128, 1000),
     "train-1024": _case(1024, 200),
     "train-128-compiled": _case(128, 1000, compiled=True),
     "train-1024-compiled": _case(1024, 200, compiled=True),
+    **{f"epoch-{name}": _case(128, EPOCH, net=spec.Net(name), group="epoch") for name in OTHERS},
 }

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "thermocline"
 LEVELS = {
     0: ["softmax", "moments", "spec", "team"],
-    1: ["geometry", "probes", "detect", "experiments"],
-    2: ["nets", "data", "record", "provenance", "shelf"],
-    3: ["train", "measure", "report"],
+    1: ["geometry", "probes", "detect", "attention", "experiments"],
+    2: ["nets", "data", "record", "provenance"],
+    3: ["train", "measure", "report", "shelf"],
     4: ["run", "scanner", "advise"],
     5: ["bench", "screening"],
     6: ["cli"],

@@ -3,132 +3,40 @@
 from __future__ import annotations
 
 import io
-import math
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rich.console
+from report_cases import (
+    CLASSES,
+    COLD,
+    HOSTILE,
+    HOT,
+    LAYERS,
+    chromium,
+    final_rows,
+    judged,
+    layer_rows,
+    show,
+    summarise,
+    trust_rows,
+    write,
+    write_pair,
+)
 
 from thermocline import record, report
 from thermocline.record import Row
+from thermocline.report import table
+from thermocline.report.curves import reliability
 from thermocline.report.facts import cases, estimate
-from thermocline.report.judge import Verdict
-from thermocline.spec import Data, InputError, Net, Run, Train
+from thermocline.spec import InputError
 
-LAYERS, CLASSES = 8, 20
-HOSTILE = "</script><script>alert(1)</script>\"'<img src=x onerror=alert(2)>🔥"
-GLOSSARY = {
-    "solution_rank": {
-        "meaning": "How many directions the logits use.",
-        "formula": "#{i : sigma_i > rtol * sigma_1}",
-        "reference": "[masarczyk2025softmax, Sec. 2.1]",
-    },
-    "probe_accuracy": {
-        "meaning": "Test accuracy of a linear classifier on one layer's features.",
-        "formula": "W = argmin |X W - Y|^2 + lambda |W|^2",
-        "reference": "[masarczyk2025softmax, Sec. 2.1]",
-    },
-}
-
-
-def layer_rows(decay: float, *, final: bool, layer: str = "layers.") -> Iterator[Row]:
-    """Spectra that fall off geometrically, faster in later layers."""
-    for depth in range(1, LAYERS + 1):
-        name, width = f"{layer}{depth}", CLASSES if depth == LAYERS else 64
-        values = [50 * math.exp(-decay * (0.4 + 0.6 * depth / LAYERS) * i) for i in range(width)]
-        if depth == LAYERS:
-            values[-1] *= 1e-4  # the all-ones direction gets no gradient
-        total, power = sum(values), sum(value**2 for value in values)
-        entropy = math.exp(-sum(value / total * math.log(value / total) for value in values))
-
-        def row(measure: str, params: str, value: float, name=name, depth=depth) -> Row:
-            return Row("train", name, depth, "flatten", measure, params, value)
-
-        rules = [("covariance", 1e-3), *(("features", 10.0**-k) for k in range(1, 7) if final)]
-        for of, rtol in rules:
-            cut = math.sqrt(rtol) if of == "covariance" else rtol
-            count = float(sum(value > cut * values[0] for value in values))
-            yield row("rank", record.params(of=of, rtol=rtol), count)
-            if depth == LAYERS:
-                yield row("solution_rank", record.params(of=of, rtol=rtol), count)
-        yield row("entropy_rank", "", entropy)
-        yield row("stable_rank", "", power / values[0] ** 2)
-        for index, value in enumerate(values if final else values[:5]):
-            yield row("singular_value", record.params(index=index), value)
-
-
-def final_rows(depth_needed: int, drop: float, neco: float, ood: tuple[str, ...], layer: str = "layers.") -> Iterator[Row]:
-    """What is measured once, at the end."""
-    for depth in range(1, LAYERS + 1):
-        share = min(1.0, 0.55 + 0.45 * depth / depth_needed)
-        yield Row("test", f"{layer}{depth}", depth, "flatten", "probe_accuracy", "probe=ridge", 0.9 * share)
-        for place, name in enumerate(ood):
-            lost = drop * max(0, depth - 2) / (LAYERS - 2)
-            value = (0.8 - 0.15 * place) * (0.8 + 0.1 * min(depth, 2)) * (1 - lost)
-            yield Row(f"{name}/test", f"{layer}{depth}", depth, "flatten", "probe_accuracy", "probe=ridge", value)
-    yield Row("test", "", 0, "", "effective_depth", "threshold=0.99", depth_needed / LAYERS)
-    for place, name in enumerate(ood):
-        yield Row(f"{name}/test", "", 0, "", "ood_drop", "", drop)
-        for detector, value in (("detector=neco,dim=0.9", neco - 0.1 * place), ("detector=msp", 0.62 + 0.04 * place)):
-            yield Row(f"{name}/test", f"{layer}7", 7, "flatten", "auroc", detector, value)
-            yield Row(f"{name}/test", f"{layer}7", 7, "flatten", "fpr", f"{detector},tpr=0.95,positive=id", 1 - value)
-
-
-def step_rows(done: float, temperature: float, reached: float) -> Iterator[Row]:
-    """What is measured at every snapshot, without the layers; `done`: the share of training that is over."""
-    norm = 0.5 + 30 * done * math.sqrt(temperature)
-    for split, share in (("train", 1.0), ("test", 0.9)):
-        yield Row(split, "", 0, "", "accuracy", "", (0.05 + (reached - 0.05) * done**0.3) * share)
-        yield Row(split, "", 0, "", "loss", "", 3 * (1 - done) + 0.01)
-    yield Row("train", "", 0, "", "logit_norm", "", norm)
-    yield Row("train", "", 0, "", "tempered_logit_norm", "", norm / temperature)
-
-
-def write(
-    path: Path, *, temperature: float, decay: float, depth_needed: int, drop: float, neco: float, seed: int = 0,
-    finish: bool = True, without: tuple[str, ...] = (), data: str = "runes", classes: int | None = CLASSES,
-    ood: tuple[str, ...] = ("runes:1", "digits"), train: dict[str, float] | None = None, reached: float = 0.999,
-    command: str = "thermocline train", layer: str = "layers.",
-) -> Path:  # fmt: skip
-    """A run directory with made-up numbers."""
-    run = Run(Data(data, classes=classes, ood=ood), Net("mlp"), Train(temperature=temperature, **(train or {})), seed=seed)
-    steps = [0, 10, 40, 160, 640, 2000]
-    with record.open_run(path, run) as opened:
-        for step in steps if finish else steps[:-1]:
-            done, final = step / steps[-1], step == steps[-1]
-            rows = [*step_rows(done, temperature, reached), *layer_rows(decay * (0.5 + 0.5 * done), final=final, layer=layer)]
-            rows += final_rows(depth_needed, drop, neco, ood, layer) if final else []
-            opened.append(step, [row for row in rows if row.measure not in without])
-        opened.describe({"measures": GLOSSARY, "versions": {"torch": "0.0-synthetic"}, "commit": "0" * 40, "command": command,
-                         "hardware": {"device": "cpu", "threads": 2}, "wall_seconds": 12.5})  # fmt: skip
-        if finish:
-            opened.finish(steps)
-    return path
-
-
-COLD: dict[str, Any] = {"temperature": 1, "decay": 0.1, "depth_needed": 4, "drop": 0.1, "neco": 0.8}
-HOT: dict[str, Any] = {"temperature": 1000, "decay": 0.6, "depth_needed": 2, "drop": 0.35, "neco": 0.9}
-
-
-def write_pair(folder: Path, hot: dict[str, Any] | None = None, **both: Any) -> Path:
-    """T = 1 and T = 1000 with the effect that the paper reports, unless told otherwise."""
-    write(folder / "cold", **COLD, **both)
-    write(folder / "hot", **{**HOT, **(hot or {})}, **both)
-    return folder
-
-
-def summarise(folder: Path) -> list[report.Summary]:
-    return report.summary([record.load_run(path) for path in record.find_runs(folder)])
-
-
-def judged(folder: Path) -> dict[str, Verdict]:
-    return {verdict.claim: verdict for verdict in report.verdicts(summarise(folder))}
+browser = pytest.fixture(chromium, scope="module")
 
 
 def test_summary_has_the_numbers_of_the_rows(tmp_path):
@@ -291,33 +199,109 @@ def test_missing_measures_leave_a_line_and_no_chart(tmp_path):
     assert "Not drawn" in report.render(tmp_path / "bare", tmp_path / "bare.html").read_text()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no Chromium on PATH: the page was not opened in a browser")
-    quiet = (
-        "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync --no-first-run"
+def write_trusted(folder: Path, ood: tuple[str, ...] = ("runes:1", "digits")) -> Path:
+    """The pair with seventeen detectors and with calibration: an overconfident cold net, an underconfident hot one."""
+    both: dict[str, Any] = {"ood": ood, "without_final": ("auroc", "fpr")}
+    write(folder / "cold", **COLD, **both, more=list(trust_rows(2.2, 1.8, ood=ood)))
+    write(folder / "hot", **HOT, **both, more=list(trust_rows(0.5, 0.5, temperature=1000, ood=ood)))
+    return folder
+
+
+def test_calibration_is_said_in_words(tmp_path):
+    found = [verdict for verdict in report.verdicts(summarise(write_trusted(tmp_path))) if verdict.claim == "Calibration"]
+    assert [verdict.word for verdict in found] == ["Overconfident", "Underconfident"]
+    cold, hot = (verdict.sentence for verdict in found)
+    assert cold == ("At T = 1 ECE is 0.089 at the training temperature; dividing the logits by 1.8 more brings it to 0.000.")
+    assert "multiplying the logits by 2 brings it to 0.000" in hot
+
+
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        ({"ece": 0.01, "fitted": 0.012, "softening": 1.1}, "Calibrated"),
+        ({"ece": 0.2}, "Miscalibrated"),
+        ({"ece": 0.2, "fitted": 0.1, "softening": 3.0}, "Overconfident"),
+        ({"ece": 0.2, "fitted": 0.1, "softening": 0.3}, "Underconfident"),
+        ({"ece": 0.2, "gap": 0.02}, "Miscalibrated"),
+    ],
+)
+def test_calibration_is_said_from_what_there_is(tmp_path, rows, word):
+    """Without the reliability diagram the fitted temperature tells the way; bins that are off both ways lean no way."""
+    given = [Row("test", "", 0, "", "ece", "scheme=equal-width,bins=15,at=training", rows["ece"])]
+    if "fitted" in rows:
+        given.append(Row("test", "", 0, "", "ece", "scheme=equal-width,bins=15,at=fitted", rows["fitted"]))
+        given.append(Row("test", "", 0, "", "fitted_temperature", "", rows["softening"]))
+    if "gap" in rows:
+        parts = {"count": 50, "confidence": 0.5 + rows["gap"], "accuracy": 0.5}
+        given += [Row("test", "", 0, "", "reliability", f"at=training,bin=7,part={part}", parts[part]) for part in parts]
+    write(tmp_path / "run", **COLD, more=given)
+    verdict = judged(tmp_path)["Calibration"]
+    assert verdict.word == word
+    assert ("0.012 at the likeliest" in verdict.sentence) == (word == "Calibrated")
+    assert "Not drawn" in report.render(tmp_path, tmp_path / "page.html").read_text()
+
+
+def test_seventeen_detectors_do_not_clutter_the_table(tmp_path):
+    (case,) = cases(summarise(write_trusted(tmp_path)))
+    shown = [line.label for line in table.lines(case) if line.measure == "auroc"]
+    assert shown == [f"{name}, {one}" for name in ("runes:1", "digits") for one in ("neco", "neco-maxlogit", "msp")]
+    cold, _ = summarise(tmp_path)
+    assert len(cold.auroc) == 34
+    assert cold.auroc_interval["digits", "knn"] == pytest.approx(
+        (cold.auroc["digits", "knn"] - 0.012, cold.auroc["digits", "knn"] + 0.01)
     )
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=quiet.split())
-        yield opened
-        opened.close()
+    assert (cold.softening, cold.ece["fitted"]) == (1.8, 0)
 
 
-def show(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light") -> Any:
-    """Open a page offline; fail on any console message, dialog or request but the file itself."""
-    page = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True).new_page()
-    page.heard = []
-    page.on("console", lambda message: page.heard.append(message.text))
-    page.on("pageerror", lambda error: page.heard.append(str(error)))
-    page.on("dialog", lambda dialog: (page.heard.append("dialog"), dialog.dismiss()))
-    page.on("request", lambda request: page.heard.append(request.url) if request.url != path.as_uri() else None)
-    page.goto(path.as_uri())
-    page.wait_for_function("document.querySelectorAll('.chart:not(.drawn)').length === 0", timeout=30_000)
-    assert page.heard == []
-    return page
+def test_a_second_variant_of_a_detector_keeps_its_numbers_together(tmp_path):
+    rows = []
+    for dim, value in (("0.9", 0.7), ("50", 0.8)):
+        place, name = ("digits/test", "", 0, ""), f"detector=neco,dim={dim}"
+        rows += [Row(*place, "auroc", name, value), Row(*place, "fpr", f"{name},tpr=0.95,positive=id", 1 - value)]
+        rows += [
+            Row(*place, "auroc_interval", f"{name},part={part},level=0.95", value + by)
+            for part, by in (("low", -0.1), ("high", 0.1))
+        ]
+    write(tmp_path / "run", **COLD, without_final=("auroc", "fpr"), more=rows)
+    (one,) = summarise(tmp_path)
+    assert one.auroc == {("digits", "neco"): 0.7, ("digits", "neco dim=50"): 0.8}
+    assert one.fpr.keys() == one.auroc_interval.keys() == one.auroc.keys()
+    assert one.auroc_interval["digits", "neco dim=50"] == pytest.approx((0.7, 0.9))
+
+
+def test_seeds_are_pooled_in_the_reliability_diagram(tmp_path):
+    for seed, (count, right) in enumerate(((10, 0.9), (30, 0.5))):
+        parts = {"count": count, "confidence": 0.7, "accuracy": right}
+        rows = [Row("test", "", 0, "", "reliability", f"at=training,bin=10,part={part}", parts[part]) for part in parts]
+        write(tmp_path / str(seed), **COLD, seed=seed, more=rows)
+    runs = {run.spec.key: run for run in record.load_runs(tmp_path)}
+    (case,) = cases(summarise(tmp_path))
+    (point,) = reliability(case, runs, "training")
+    assert point == {"series": "T = 1", "count": 40, "x": 0.7, "value": 0.6, "share": 1.0}
+    assert reliability(case, runs, "fitted") == []
+
+
+def test_detectors_and_reliability_are_drawn(browser, tmp_path):
+    write_trusted(tmp_path / "runs", ood=("digits", HOSTILE))
+    made = report.render(tmp_path / "runs", tmp_path / "page.html", figures=tmp_path / "figures")
+    assert {"detection", "reliability"} <= {file.stem for file in (tmp_path / "figures").iterdir()}
+    page = show(browser, made)
+    for chart, symbols in (("detection-0", 34), ("detection-1", 34), ("reliability-0", 22), ("reliability-1", 22)):
+        assert page.locator(f"#chart-1-{chart} .mark-symbol path").count() == symbols
+    assert page.locator("#chart-1-detection-0 .role-mark.mark-rule line").count() == 35  # chance, and an interval a dot
+    assert page.locator("#chart-1-reliability-0 .mark-line path").count() == 3  # the diagonal too
+    assert page.locator(".card", has_text="Calibration").locator(".chip.under").count() == 1
+    assert page.locator("img").count() == 0
+    phone = show(browser, made, width=390)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_what_charts_do_not_need_stays_off_the_page(tmp_path):
+    page = report.render(write_trusted(tmp_path / "runs"), tmp_path / "page.html").read_text()
+    plain = report.render(write_pair(tmp_path / "plain"), tmp_path / "plain.html").read_text()
+    assert len(page) - len(plain) < 40_000
+    for word in ("part=low", "part=count", "adaptive", "aupr"):
+        assert word not in page
 
 
 @pytest.fixture(scope="module")

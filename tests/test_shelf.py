@@ -64,7 +64,7 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
 
 def test_features_come_back(gen: torch.Generator, tmp_path: Path) -> None:
     data = drawn(gen)
-    whole = Features(data.x, data.logits, data.y, data.weight, data.bias)
+    whole = Features(data.x, data.logits, data.y, data.weight, data.bias, torch.tensor(5.0))
     shelf.save_features(whole, tmp_path / "f.npz")
     again = shelf.load_features(tmp_path / "f.npz")
     assert all(torch.equal(one, other) for one, other in zip(whole, again))

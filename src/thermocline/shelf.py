@@ -38,6 +38,7 @@ class Features(NamedTuple):
     labels: Int[Tensor, "n"] | None = None
     weight: Float[Tensor, "c d"] | None = None
     bias: Float[Tensor, "c"] | None = None
+    temperature: Float[Tensor, ""] | None = None
 
 
 def save_detector(detector: detect.Detector, path: str | os.PathLike[str]) -> None:
@@ -81,8 +82,8 @@ def load_features(path: str | os.PathLike[str], *, device: torch.device | str = 
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: torch.from_numpy(archive[name]) for name in archive.files if name in Features._fields}
-    except (ValueError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        raise InputError(f"{path} cannot be read as an .npz of plain arrays: {error}") from None
+    except (ValueError, zipfile.BadZipFile, AttributeError, TypeError):
+        raise InputError(f"{path} cannot be read as an .npz of plain arrays") from None
     if missing := [name for name in ("features", "logits") if name not in arrays]:
         raise InputError(f"{path} has no array {missing[0]!r}; it needs features (n, d) and logits (n, c)")
     found = Features(**{name: tensor.to(device) for name, tensor in arrays.items()})

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
 _COLOURS = {"present": "green", "reversed": "red", "unclear": "yellow", "caution": "yellow"}
+_COLOURS |= {"calibrated": "green", "over": "yellow", "under": "yellow", "off": "yellow"}
 
 
 def terminal(summaries: Sequence[Summary]) -> Group:

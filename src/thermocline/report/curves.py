@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from thermocline.record import Loaded
+from thermocline.report import facts
 from thermocline.report.facts import Case, parameters, points
 
 Point = dict[str, Any]
@@ -49,6 +50,23 @@ def spectra(case: Case, runs: Mapping[str, Loaded], *, most: int) -> list[Point]
                 for i, share in shown
                 if share >= 1e-6
             ]
+    return found
+
+
+def reliability(case: Case, runs: Mapping[str, Loaded], at: str) -> list[Point]:
+    """Accuracy by confidence, one point for each temperature and bin, its seeds pooled as if they were one set of samples."""
+    found = []
+    for group in case.groups:
+        bins: dict[int, list[dict[str, float]]] = {}
+        for member in group.members:
+            for index, part in facts.reliability(runs[member.key], at).items():
+                bins.setdefault(index, []).append(part)
+        total = sum(part["count"] for parts in bins.values() for part in parts)
+        for _, parts in sorted(bins.items()):
+            count = sum(part["count"] for part in parts)
+            confidence, accuracy = (sum(p["count"] * p[name] for p in parts) / count for name in ("confidence", "accuracy"))
+            numbers = {"x": confidence, "value": accuracy, "share": count / total}
+            found.append({"series": group.label, "count": count, **{name: _round(value) for name, value in numbers.items()}})
     return found
 
 

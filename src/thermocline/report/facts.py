@@ -23,7 +23,10 @@ _STUDENT = (
 )  # fmt: skip
 
 # What does not change the trained network, so that runs differing only here are still alike.
-_OBSERVING = {"seed", "measures", "data.ood", "train.snapshots"}
+OBSERVING = {"seed", "measures", "data.ood", "train.snapshots"}
+
+# How a detection was counted, which is no setting of the detector.
+_COUNTED_BY = {"tpr", "positive", "part", "level"}
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,14 @@ class Summary:
     effective_depth: float | None
     ood_drop: dict[str, float]
     auroc: dict[tuple[str, str], float]
+    auroc_interval: dict[tuple[str, str], tuple[float, float]]
     fpr: dict[tuple[str, str], float]
     logit_norm: float | None
     tempered_logit_norm: float | None
+    ece: dict[str, float]
+    brier: dict[str, float]
+    overconfidence: float | None
+    softening: float | None
 
 
 @dataclass(frozen=True)
@@ -152,19 +160,40 @@ def rank_rule(row: dict[str, Any]) -> tuple[str, float] | None:
     return (given["of"], float(given["rtol"])) if {"of", "rtol"} <= given.keys() else None
 
 
+def reliability(run: Loaded, at: str) -> dict[int, dict[str, float]]:
+    """The count, confidence and accuracy of each bin of the test set that has samples; `at`: "training" or "fitted"."""
+    found: dict[int, dict[str, float]] = {}
+    for row in points(run, "reliability", last=True):
+        given = parameters(row["params"])
+        if row["split"] == "test" and given.get("at") == at:
+            found.setdefault(int(given["bin"]), {})[given["part"]] = row["value"]
+    return {index: part for index, part in sorted(found.items()) if part.get("count")}
+
+
 def cases(summaries: Sequence[Summary]) -> list[Case]:
     """Runs sorted into comparable groups; a setting that varies at one temperature (an arm) makes cases of its own."""
     subjects: dict[tuple[Any, ...], list[Summary]] = {}
     for one in summaries:
         subjects.setdefault(tuple(one.settings[path] for path in _subject_paths(one)), []).append(one)
-    told_apart = _varying([members[0] for members in subjects.values()], _subject_paths(summaries[0])) if summaries else []
+    told_apart = varying([members[0] for members in subjects.values()], _subject_paths(summaries[0])) if summaries else []
     found = []
     for members in subjects.values():
         arms = _arm_paths(members)
         for arm in dict.fromkeys(tuple(one.settings[path] for path in arms) for one in members):
             alike = [one for one in members if tuple(one.settings[path] for path in arms) == arm]
-            found.append(Case(_title(alike[0], [*told_apart, *arms]), _groups(alike)))
+            found.append(Case(named(alike[0], [*told_apart, *arms]), _groups(alike)))
     return found
+
+
+def varying(summaries: Sequence[Summary], paths: Iterable[str]) -> list[str]:
+    """Those of the settings that are not the same in all."""
+    return [path for path in paths if len({one.settings[path] for one in summaries}) > 1]
+
+
+def named(one: Summary, paths: Iterable[str]) -> str:
+    """A net on data, and the settings that tell it from others."""
+    more = [f"{path} = {one.settings[path]}" for path in paths if path not in ("data.name", "net.name")]
+    return ", ".join([f"{one.net} on {one.data}", *more])
 
 
 def _summary(run: Loaded) -> Summary:
@@ -185,9 +214,11 @@ def _summary(run: Loaded) -> Summary:
         solution_stable_rank=_value(run, "stable_rank", split="train", depth=layers),
         effective_depth=_value(run, "effective_depth"),
         ood_drop={_set(row): row["value"] for row in points(run, "ood_drop", last=True)},
-        auroc=_detection(run, "auroc"), fpr=_detection(run, "fpr"),
+        auroc=_detection(run, "auroc"), auroc_interval=_intervals(run), fpr=_detection(run, "fpr"),
         logit_norm=_value(run, "logit_norm", split="train"),
         tempered_logit_norm=_value(run, "tempered_logit_norm", split="train"),
+        ece=_at(run, "ece", scheme="equal-width"), brier=_at(run, "brier"),
+        overconfidence=_overconfidence(run), softening=_softening(run),
     )  # fmt: skip
 
 
@@ -198,16 +229,42 @@ def _value(run: Loaded, measure: str, *, rule: tuple[str, float] | None = None, 
     return None
 
 
-def _detection(run: Loaded, measure: str) -> dict[tuple[str, str], float]:
+def _detection(run: Loaded, measure: str, **counted_by: str) -> dict[tuple[str, str], float]:
     """Values by (set, detector); a second variant of a detector carries its parameters in its name."""
     found: dict[tuple[str, str], float] = {}
     for row in points(run, measure, last=True):
         given = parameters(row["params"])
+        if not counted_by.items() <= given.items():
+            continue
         name = given.pop("detector", row["params"])
         if (_set(row), name) in found:
-            name = " ".join([name, *(f"{key}={value}" for key, value in given.items())])
-        found[_set(row), name] = row["value"]
+            name = " ".join([name, *(f"{key}={value}" for key, value in given.items() if key not in _COUNTED_BY)])
+        found.setdefault((_set(row), name), row["value"])
     return found
+
+
+def _intervals(run: Loaded) -> dict[tuple[str, str], tuple[float, float]]:
+    low, high = (_detection(run, "auroc_interval", part=part) for part in ("low", "high"))
+    return {key: (low[key], high[key]) for key in low if key in high}
+
+
+def _at(run: Loaded, measure: str, **wanted: str) -> dict[str, float]:
+    """A calibration measure of the test set by the temperature its probabilities are read at: "training", "fitted"."""
+    rows = [(row, parameters(row["params"])) for row in points(run, measure, last=True) if row["split"] == "test"]
+    return {given["at"]: row["value"] for row, given in rows if "at" in given and wanted.items() <= given.items()}
+
+
+def _overconfidence(run: Loaded) -> float | None:
+    """Mean confidence less accuracy on the test set, from the bins of its reliability diagram."""
+    bins = reliability(run, "training").values()
+    total = sum(part["count"] for part in bins)
+    return sum(part["count"] * (part["confidence"] - part["accuracy"]) for part in bins) / total if total else None
+
+
+def _softening(run: Loaded) -> float | None:
+    """What the logits over T must be divided by once more to be calibrated: the fitted temperature over that of training."""
+    fitted, last = _value(run, "fitted_temperature", split="test"), _value(run, "temperature")
+    return fitted and fitted / (last or run.spec.train.temperature)
 
 
 def _set(row: dict[str, Any]) -> str:
@@ -215,24 +272,15 @@ def _set(row: dict[str, Any]) -> str:
 
 
 def _subject_paths(one: Summary) -> list[str]:
-    return [path for path in one.settings if path.startswith(("data.", "net.")) and path not in _OBSERVING]
+    return [path for path in one.settings if path.startswith(("data.", "net.")) and path not in OBSERVING]
 
 
 def _arm_paths(members: Sequence[Summary]) -> list[str]:
     """Settings that vary among runs of one temperature; one that moves only with temperature (a tuned lr) is no arm."""
-    paths = [path for path in members[0].settings if path.startswith("train.") and path not in _OBSERVING]
+    paths = [path for path in members[0].settings if path.startswith("train.") and path not in OBSERVING]
     temperatures = {one.temperature for one in members}
-    varying = [_varying([one for one in members if one.temperature == at], paths) for at in temperatures]
-    return [path for path in paths if any(path in some for some in varying)]
-
-
-def _varying(summaries: Sequence[Summary], paths: Iterable[str]) -> list[str]:
-    return [path for path in paths if len({one.settings[path] for one in summaries}) > 1]
-
-
-def _title(one: Summary, paths: Iterable[str]) -> str:
-    more = [f"{path} = {one.settings[path]}" for path in paths if path not in ("data.name", "net.name")]
-    return ", ".join([f"{one.net} on {one.data}", *more])
+    moving = [varying([one for one in members if one.temperature == at], paths) for at in temperatures]
+    return [path for path in paths if any(path in some for some in moving)]
 
 
 def _groups(members: Sequence[Summary]) -> tuple[Group, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ import vl_convert
 
 from thermocline.record import Loaded
 from thermocline.report import marks, theme
-from thermocline.report.curves import Point, curve, spectra
+from thermocline.report.curves import Point, curve, reliability, spectra
 from thermocline.report.facts import HEADLINE, Case, parameters, points, rank_rule
 from thermocline.report.marks import Panel
 from thermocline.report.theme import Temperatures
@@ -35,13 +36,22 @@ class Figure:
 def draw(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> list[Figure]:
     """Every figure of a case, in the order of the argument."""
     makers: list[Callable[..., Figure]] = [
-        _probes, _deficit, _layer_ranks, _spectra, _rank_training, _norms, _accuracy, _detection,
+        _probes, _deficit, _layer_ranks, _spectra, _rank_training, _norms, _accuracy, _detection, _reliability,
     ]  # fmt: skip
     return [make(case, runs, scale) for make in makers]
 
 
 def to_svg(figure: Figure, scale: Temperatures) -> str:
     """A figure as one SVG with its legend, in the light colours."""
+    return vl_convert.vegalite_to_svg(_whole(figure, scale), vl_version=_vegalite())
+
+
+def to_png(figure: Figure, scale: Temperatures) -> bytes:
+    """The same as pixels, two for each of the page's."""
+    return vl_convert.vegalite_to_png(_whole(figure, scale), vl_version=_vegalite(), scale=2)
+
+
+def _whole(figure: Figure, scale: Temperatures) -> str:
     panels = [{**_spec(panel), "title": panel.title, "width": 300} for panel in figure.panels]
     whole = {
         "datasets": {name: rows for panel in panels for name, rows in panel.pop("datasets", {}).items()},
@@ -51,7 +61,7 @@ def to_svg(figure: Figure, scale: Temperatures) -> str:
         "resolve": {"scale": {"color": "shared", "shape": "shared", "strokeDash": "shared"}},
         "config": theme.config(font=theme.FILE_FONT, legend=True),
     }
-    return vl_convert.vegalite_to_svg(scale.written_out(json.dumps(whole)), vl_version=_vegalite())
+    return scale.written_out(json.dumps(whole))
 
 
 def to_spec(panel: Panel) -> dict[str, Any]:
@@ -194,24 +204,52 @@ def _accuracy(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fi
 
 def _detection(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
     names = dict.fromkeys(name for group in case.groups for one in group.members for name, _ in one.auroc)
-    panels = [marks.dots(f"{name} (OOD)", _detectors(case, name), scale, columns=len(case.groups)) for name in names]
+    found = {name: _detectors(case, name) for name in names}
+    values: dict[str, list[float]] = {}
+    for row in (row for rows in found.values() for row in rows):
+        values.setdefault(row["detector"], []).append(row["value"])
+    order = sorted(values, key=lambda name: -statistics.fmean(values[name]))
+    panels = [marks.dots(f"{name} (OOD)", rows, scale, columns=len(case.groups), order=order) for name, rows in found.items()]
     sentence = (
         "How well each score tells the data trained on from another set: 1 is perfect, 0.5 is chance. NECO is the detector"
-        " that high temperature is said to help; the others are there for comparison."
+        " that high temperature is said to help; the others are there for comparison, the best on average first. Bars: with"
+        " one seed the 95 % interval over images, where it was recorded; with more, that over seeds (two: their range)."
     )
-    return _figure("detection", "Detecting other data", sentence, ("auroc", "fpr"), panels or ["auroc"], columns=2)
+    measures = ("auroc", "auroc_interval", "fpr")
+    return _figure("detection", "Detecting other data", sentence, measures, panels or ["auroc"], columns=2)
 
 
 def _detectors(case: Case, name: str) -> list[Point]:
     found = []
     for group in case.groups:
         for detector in dict.fromkeys(key for one in group.members for where, key in one.auroc if where == name):
-            value = group.estimate(lambda one, key=(name, detector): one.auroc.get(key))
-            false_alarms = group.estimate(lambda one, key=(name, detector): one.fpr.get(key))
+            key = (name, detector)
+            value = group.estimate(lambda one, key=key: one.auroc.get(key))
+            false_alarms = group.estimate(lambda one, key=key: one.fpr.get(key))
             if value:
-                numbers = {"value": value.mean, "low": value.low, "high": value.high, "fpr": false_alarms and false_alarms.mean}
-                found.append({"series": group.label, "detector": detector, **numbers})
+                low, high = value.low, value.high
+                if value.count == 1:
+                    low, high = group.first(lambda one, key=key: one.auroc_interval.get(key)) or (low, high)
+                numbers = {"value": value.mean, "low": low, "high": high, "fpr": false_alarms and false_alarms.mean}
+                rounded = {column: number and round(number, 4) for column, number in numbers.items()}
+                found.append({"series": group.label, "detector": detector, **rounded})
     return found
+
+
+def _reliability(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
+    panels: list[Panel | str] = []
+    for at, title in (("training", "At the training temperature"), ("fitted", "At the fitted temperature")):
+        rows = reliability(case, runs, at)
+        panels.append(marks.reliability(title, rows, scale) if rows else f"reliability ({at})")
+    if not any(isinstance(panel, Panel) for panel in panels):
+        panels = ["reliability"]
+    sentence = (
+        "Whether probabilities mean what they say: of the test images predicted with about the same confidence, the share"
+        " that is right. Below the diagonal a net is surer than it is right. The larger a point, the more images it stands"
+        " for. Then: the same with the one temperature that makes the labels likeliest."
+    )
+    measures = ("reliability", "ece", "brier", "fitted_temperature")
+    return _figure("reliability", "Confidence against accuracy", sentence, measures, panels, columns=2)
 
 
 def _ratio(rows: Sequence[Point], *more: float) -> marks.Axis:

@@ -14,6 +14,10 @@ STATUS = {
     "unclear": "Within seed noise",
     "alone": "Nothing to compare with",
     "caution": "Read with care",
+    "calibrated": "Calibrated",
+    "over": "Overconfident",
+    "under": "Underconfident",
+    "off": "Miscalibrated",
 }
 
 
@@ -69,6 +73,10 @@ def judge(case: Case) -> list[Verdict]:
                 baseline = base.temperature if hotter else None
                 place = (case.title, claim.title, claim.measure, group.temperature, baseline)
                 found.append(Verdict(*place, status, sentence, min(base.seeds, group.seeds)))
+    for group in case.groups:
+        status, sentence = _calibration(group)
+        if sentence:
+            found.append(Verdict(case.title, "Calibration", "ece", group.temperature, None, status, sentence, group.seeds))
     return found
 
 
@@ -78,6 +86,14 @@ def claims(case: Case) -> list[Claim]:
     sets = list(dict.fromkeys(name for member in members for name in member.ood_drop))
     detected = list(dict.fromkeys(name for member in members for name, detector in member.auroc if detector == "neco"))
     return [*_shape_claims(members), *map(_drop_claim, sets), *map(_detection_claim, detected)]
+
+
+def described(case: Case) -> list[Claim]:
+    """What is worth a card though no theory says which way temperature moves it."""
+    if not any(member.ece for group in case.groups for member in group.members):
+        return []
+    pick, spell = (lambda one: one.ece.get("training")), "{:.3f}".format
+    return [Claim("Calibration", "ece", "the expected calibration error", pick, 0, 0.02, 1.0, ".3f", spell, spell)]
 
 
 def _shape_claims(members: Sequence[Summary]) -> list[Claim]:
@@ -184,6 +200,36 @@ def _describe(claim: Claim, only: Group) -> tuple[str, str]:
         "alone",
         f"At {only.label} {claim.subject} is {claim.explain(value.mean)}{_interval(claim, value)}.{_brackets(value)}",
     )
+
+
+def _calibration(group: Group) -> tuple[str, str]:
+    """Whether confidence is accuracy [guo2017calibration], which way it is off, and what another temperature would do."""
+    error = group.estimate(lambda one: one.ece.get("training"))
+    if error is None:
+        return "", ""
+    fitted, softening = group.estimate(lambda one: one.ece.get("fitted")), group.estimate(lambda one: one.softening)
+    spread = "" if error.count == 1 else f" [{error.low:.3f} to {error.high:.3f}]"
+    sentence = f"At {group.label} ECE is {error.mean:.3f}{spread} at the training temperature"
+    if fitted and fitted.mean >= error.mean:
+        sentence += f"; no other temperature was found to lower it ({fitted.mean:.3f} at the likeliest)"
+    elif fitted and softening:
+        by = softening.mean
+        change = f"dividing the logits by {by:.2g} more" if by >= 1 else f"multiplying the logits by {1 / by:.2g}"
+        sentence += f"; {change} brings it to {fitted.mean:.3f}"
+    status = _leaning(error.mean, group.estimate(lambda one: one.overconfidence), softening)
+    return status, f"{sentence}.{_brackets(error)}"
+
+
+def _leaning(error: float, overconfidence: Estimate | None, softening: Estimate | None) -> str:
+    if error < 0.02:
+        return "calibrated"
+    way = 0.0
+    if overconfidence:
+        way = overconfidence.mean / error
+    elif softening:
+        way = float((softening.mean > 1) - (softening.mean < 1))
+    # Bins may be off both ways: it is one way where half of the error is.
+    return "over" if way > 0.5 else "under" if way < -0.5 else "off"
 
 
 def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:

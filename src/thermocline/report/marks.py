@@ -176,27 +176,81 @@ def fan(title: str, rows: Sequence[Point], colour: str, *, y: Axis, longest: int
     return Panel(title, _layered(line, hover, *names), rows, description=f"Spectra of the layers at {title}")
 
 
-def dots(title: str, rows: Sequence[Point], scale: Temperatures, *, columns: int) -> Panel:
-    """AUROC of each detector, one dot a temperature, with its number; chance is marked."""
+def dots(title: str, rows: Sequence[Point], scale: Temperatures, *, columns: int, order: Sequence[str]) -> Panel:
+    """AUROC of each detector, one dot a temperature; few enough to be read are also written. Chance is marked."""
+    count = len({row["detector"] for row in rows})
+    roomy = count <= 4
     lowest = min([0.45, *(row["low"] - 0.05 for row in rows)])
     look = {"scale": alt.Scale(domain=[lowest, 1.0], nice=False, zero=False), "axis": alt.Axis(format="~g", tickCount=5)}
-    x = alt.X("value:Q", title="AUROC", **look)
-    offset = alt.YOffset("series:N", scale=alt.Scale(paddingInner=0.2, paddingOuter=0.6), sort=scale.labels())
-    base = alt.Chart().encode(y=alt.Y("detector:N", title=None, sort=None), yOffset=offset, color=_colour(scale))
+    x, low = alt.X("value:Q", title="AUROC", **look), alt.X("low:Q", title="AUROC", **look)
+    offset = alt.YOffset("series:N", scale=alt.Scale(paddingInner=0.2, paddingOuter=0.6 if roomy else 0.3), sort=scale.labels())
+    # A line between detectors, so that the eye finds the name of a dot far to the right.
+    y = alt.Y("detector:N", title=None, sort=list(order), axis=alt.Axis(grid=not roomy, tickBand="extent"))
+    base = alt.Chart().encode(y=y, yOffset=offset, color=_colour(scale))
     tooltip = [
         alt.Tooltip("series:N", title="temperature"),
         alt.Tooltip("detector:N"),
         alt.Tooltip("value:Q", title="AUROC", format=".3f"),
+        alt.Tooltip("low:Q", title="from", format=".3f"),
+        alt.Tooltip("high:Q", title="to", format=".3f"),
         alt.Tooltip("fpr:Q", title="FPR at 95 % TPR", format=".3f"),
     ]
-    spread = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="AUROC", **look), x2="high:Q")
-    dot = base.mark_point(filled=True, size=110, opacity=1).encode(x=x, shape=_shape(scale), tooltip=tooltip)
+    spread = base.mark_rule(strokeWidth=2 if roomy else 1.5).encode(x=low, x2="high:Q")
+    dot = base.mark_point(filled=True, size=110 if roomy else 45, opacity=1).encode(x=x, shape=_shape(scale), tooltip=tooltip)
     words = base.mark_text(align="right", dx=-10).encode(
-        x=alt.X("low:Q", title="AUROC", **look), text=alt.Text("value:Q", format=".3f"), color=alt.value("var(--ink)")
+        x=low, text=alt.Text("value:Q", format=".3f"), color=alt.value("var(--ink)")
     )
     chance = alt.Chart(_data([{"value": 0.5}])).mark_rule(color="var(--muted)", strokeDash=[3, 3]).encode(x=x)
-    height = max(90, len({row["detector"] for row in rows}) * (24 * columns + 20))
-    return Panel(title, _layered(chance, spread, dot, words), rows, height, f"AUROC of each detector on {title}")
+    height = max(90, count * (24 * columns + 20 if roomy else max(20, 9 * columns + 6)))
+    layers = (chance, spread, dot, words) if roomy else (chance, spread, dot)
+    return Panel(title, _layered(*layers), rows, height, f"AUROC of each detector on {title}")
+
+
+def reliability(title: str, rows: Sequence[Point], scale: Temperatures) -> Panel:
+    """Accuracy by confidence, one line a temperature, each point as large as its share of the samples; the diagonal."""
+    x, y = share("confidence"), share("accuracy")
+    ends = alt.Chart(_data([{"x": 0, "value": 0}, {"x": 1, "value": 1}])).encode(x=x.x(), y=y.y())
+    diagonal = ends.mark_line(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
+    base = alt.Chart().encode(x=x.x(), y=y.y(), color=_colour(scale))
+    line = base.mark_line(strokeWidth=2).encode(strokeDash=_dash(scale))
+    tooltip = [
+        alt.Tooltip("series:N", title="temperature"),
+        alt.Tooltip("x:Q", title="confidence", format=".1%"),
+        alt.Tooltip("value:Q", title="accuracy", format=".1%"),
+        alt.Tooltip("count:Q", title="images", format=",d"),
+    ]
+    size = alt.Size("share:Q", scale=alt.Scale(domain=[0, 1], range=[18, 420]), legend=None)
+    point = base.mark_point(filled=True, opacity=1, stroke="var(--paper)", strokeWidth=1)
+    layers = (diagonal, line, point.encode(shape=_shape(scale), size=size, tooltip=tooltip))
+    return Panel(title, _layered(*layers), rows, 300, f"Accuracy by confidence, {title[0].lower()}{title[1:]}")
+
+
+def scatter(title: str, rows: Sequence[Point], scale: Temperatures, *, x: str, y: str) -> Panel:
+    """Settings by two numbers with their intervals, the runs behind them small, and a line through those on the front."""
+    room = {"zero": False, "nice": True, "padding": 14}
+    across, up = Axis(x, room, ".2~f", {"tickCount": 6}), Axis(y, room, ".2~f")
+    base = alt.Chart().encode(x=across.x(), y=up.y(), color=_colour(scale))
+    means = base.transform_filter("datum.kind === 'mean'")
+    front = alt.Chart().transform_filter("datum.front").encode(x=across.x(), y=up.y(), order="x:Q")
+    tooltip = [
+        alt.Tooltip("label:N", title="setting"),
+        alt.Tooltip("seeds:N"),
+        alt.Tooltip("x:Q", title=x, format=".3f"),
+        alt.Tooltip("value:Q", title=y, format=".3f"),
+    ]
+    bars = [
+        means.mark_rule(strokeWidth=1.5).encode(x=alt.X("x_low:Q"), x2="x_high:Q"),
+        means.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
+    ]
+    seeds = base.transform_filter("datum.kind === 'seed'").mark_point(filled=True, size=20, opacity=1)
+    dot = means.mark_point(filled=True, size=130, opacity=1, stroke="var(--paper)", strokeWidth=1)
+    layers = [
+        front.mark_line(color="var(--muted)", strokeWidth=1.5, strokeDash=[3, 3]),
+        *bars,
+        seeds.encode(shape=_shape(scale), tooltip=tooltip),
+        dot.encode(shape=_shape(scale), tooltip=tooltip),
+    ]
+    return Panel(title, _layered(*layers), rows, 300, f"{title}: {y} by {x}")
 
 
 def _haloed(

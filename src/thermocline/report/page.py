@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from thermocline import record
 from thermocline.record import Loaded
 from thermocline.report import theme, view
@@ -22,10 +24,10 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def render(paths: Paths, output: str | Path, *, figures: str | Path | None = None) -> Path:
     """Write the page of the runs at these paths; with `figures`, each figure also as an SVG in that folder."""
     runs, notes = _load(paths)
-    drawing = _drawing()
+    artist = drawing()
     summaries = summary(runs.values())
     scale = theme.temperatures(one.temperature for one in summaries)
-    drawn = [(case, drawing.draw(case, runs, scale)) for case in cases(summaries)]
+    drawn = [(case, artist.draw(case, runs, scale)) for case in cases(summaries)]
     context = {
         "title": view.title(summaries),
         "subtitle": view.subtitle(summaries),
@@ -40,15 +42,15 @@ def render(paths: Paths, output: str | Path, *, figures: str | Path | None = Non
     }
     numbered = [(number, figure) for number, (_, some) in enumerate(drawn, 1) for figure in some if figure.panels]
     charts = {
-        view.chart_id(number, figure.key, i): drawing.to_spec(panel)
+        view.chart_id(number, figure.key, i): artist.to_spec(panel)
         for number, figure in numbered
         for i, panel in enumerate(figure.panels)
     }
-    _write(Path(output), _page(context, charts, drawing.bundle()))
+    write(Path(output), compose("page.html.jinja", context, charts, artist.bundle()).encode())
     if figures is not None:
         for number, figure in numbered:
             name = figure.key if len(drawn) == 1 else f"{number}-{figure.key}"
-            _write(Path(figures) / f"{name}.svg", drawing.to_svg(figure, scale))
+            write(Path(figures) / f"{name}.svg", artist.to_svg(figure, scale).encode())
     return Path(output)
 
 
@@ -63,7 +65,7 @@ def _load(paths: Paths) -> tuple[dict[str, Loaded], list[str]]:
     return {run.spec.key: run for run in ordered}, [str(warning.message) for warning in caught]
 
 
-def _drawing() -> Any:
+def drawing() -> Any:
     """The part that needs the optional packages."""
     try:
         import jinja2  # noqa: F401
@@ -74,7 +76,8 @@ def _drawing() -> Any:
     return figures
 
 
-def _page(context: dict[str, Any], charts: dict[str, Any], bundle: str) -> str:
+def compose(template: str, context: dict[str, Any], charts: dict[str, Any], bundle: str) -> str:
+    """A template filled in, with its charts and all that draws them inside."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -87,8 +90,7 @@ def _page(context: dict[str, Any], charts: dict[str, Any], bundle: str) -> str:
     environment.filters["unbroken"] = lambda text: text.replace("T = ", "T\u00a0=\u00a0")
     scripts = [bundle, environment.get_template("charts.js.jinja").render()]
     data = {"charts": charts, "config": theme.config(font=theme.PAGE_FONT, legend=False)}
-    page = environment.get_template("page.html.jinja")
-    return page.render(**context, scripts=scripts, policy=_policy(scripts), data=data)
+    return environment.get_template(template).render(**context, scripts=scripts, policy=_policy(scripts), data=data)
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -98,9 +100,10 @@ def _policy(scripts: Sequence[str]) -> str:
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, content: bytes | pa.Buffer) -> None:
+    """A whole file or nothing, in a folder that is made for it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from None
-    record.write(path, text.encode())
+    record.write(path, content)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from thermocline.report.facts import Case, Group, Summary
+
+DETECTORS = ("neco", "neco-maxlogit", "msp")
+"""Those the table shows where a run has them: the one that temperature is said to help [benammar2024neco], and a baseline."""
 
 Spell = Callable[[float], str]
 
@@ -50,15 +53,26 @@ def _wanted(case: Case) -> Iterator[tuple[str, str, str, Callable[[Summary], flo
     yield part, "Effective depth", "effective_depth", lambda one: one.effective_depth, _fraction
     for name in dict.fromkeys(name for one in members for name in one.ood_drop):
         yield "OOD drop", name, "ood_drop", lambda one, name=name: one.ood_drop.get(name), _fraction
-    sets = list(dict.fromkeys(name for one in members for name, _ in [*one.auroc, *one.fpr]))
-    for key in sorted(dict.fromkeys(key for one in members for key in one.auroc), key=lambda key: sets.index(key[0])):
-        label = f"{key[0]}, {key[1]}"
-        yield "Detection: AUROC", label, "auroc", lambda one, key=key: one.auroc.get(key), "{:.3f}".format
-    for key in sorted(dict.fromkeys(key for one in members for key in one.fpr), key=lambda key: sets.index(key[0])):
-        label = f"{key[0]}, {key[1]}"
-        yield "Detection: false positive rate", label, "fpr", lambda one, key=key: one.fpr.get(key), "{:.3f}".format
+    for key in _detections(one.auroc for one in members):
+        yield "Detection: AUROC", ", ".join(key), "auroc", lambda one, key=key: one.auroc.get(key), "{:.3f}".format
+    for key in _detections(one.fpr for one in members):
+        part = "Detection: false positive rate"
+        yield part, ", ".join(key), "fpr", lambda one, key=key: one.fpr.get(key), "{:.3f}".format
+    part = "Calibration (test images)"
+    yield part, "ECE at the training temperature", "ece", lambda one: one.ece.get("training"), "{:.3f}".format
+    yield part, "ECE at the fitted one", "ece", lambda one: one.ece.get("fitted"), "{:.3f}".format
+    yield part, "Brier score", "brier", lambda one: one.brier.get("training"), "{:.3f}".format
+    yield part, "Fitted temperature over T", "fitted_temperature", lambda one: one.softening, _number
     yield "Logit norm", "Raw", "logit_norm", lambda one: one.logit_norm, _number
     yield "Logit norm", "Divided by T", "tempered_logit_norm", lambda one: one.tempered_logit_norm, _number
+
+
+def _detections(found: Iterable[Mapping[tuple[str, str], float]]) -> list[tuple[str, str]]:
+    """The (set, detector) pairs to show, set by set; where a figure has room for all detectors, a table has not."""
+    keys = list(dict.fromkeys(key for one in found for key in one))
+    sets = list(dict.fromkeys(name for name, _ in keys))
+    shown = [key for key in keys if key[1] in DETECTORS] or keys
+    return sorted(shown, key=lambda key: sets.index(key[0]))
 
 
 def _percent(value: float) -> str:

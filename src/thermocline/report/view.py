@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from thermocline.report.figures import Figure
 
 GLYPHS = {"present": "✓", "absent": "=", "reversed": "⇄", "unclear": "?", "alone": "·", "caution": "!"}
+GLYPHS |= {"calibrated": "≈", "over": "↑", "under": "↓", "off": "≠", "turned": "⟲"}
 _COUNTED = {"absent": "absent", "reversed": "reversed", "unclear": "within seed noise"}
 _FACTS = ("command", "started", "wall_seconds", "commit", "source", "hardware", "versions")
 
@@ -41,12 +42,12 @@ def subtitle(summaries: Sequence[Summary]) -> str:
 
 def case(case: Case, figures: Sequence[Figure], scale: Temperatures, number: int) -> dict[str, Any]:
     """One comparison: its verdicts as cards, its table, its figures."""
-    found = judge.judge(case)
+    found, spoken_of = judge.judge(case), [*judge.claims(case), *judge.described(case)]
     return {
         "title": case.title,
         "lede": _lede(case, found),
         "cautions": [verdict.sentence for verdict in found if verdict.status == "caution"],
-        "cards": [card for claim in judge.claims(case) if (card := _card(claim, case, found, scale))],
+        "cards": [card for claim in spoken_of if (card := _card(claim, case, found, scale))],
         "legend": [scale.swatch(group.temperature) for group in case.groups],
         "columns": [{"label": group.label, "seeds": _seeds(group)} for group in case.groups],
         "intervals": sorted({kind for group in case.groups if (kind := _interval(group))}),

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from thermocline import spec
+from thermocline.cli import detect
+from thermocline.cli.common import DataDir, Device, Temperature, callable_of, err, module_of, out, say
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
     from thermocline.run import Progress
 
-out, err = Console(), Console(stderr=True)
 LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
 PROBES = ", ".join(get_args(spec.Probe))
 app = typer.Typer(
@@ -34,9 +34,8 @@ app = typer.Typer(
     help="Measure, steer and reproduce what softmax temperature does to a network's representations.",
 )
 
-Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
-DataDir = Annotated[str | None, typer.Option(help="Where local copies of named data sets lie (see: thermocline list data).")]
 Download = Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn into --data-dir if missing.")]
+app.add_typer(detect.app, name="detect")
 
 
 def main() -> None:
@@ -146,7 +145,7 @@ def scan(
     data: Annotated[str, typer.Option(help="Data set it was trained on (see: thermocline list data).")],
     weights: Annotated[Path | None, typer.Option(help="Its weights, a .safetensors file.")] = None,
     ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
-    temperature: Annotated[float, typer.Option(help="Softmax temperature it was trained at.")] = 1.0,
+    temperature: Temperature = 1.0,
     pattern: Annotated[str, typer.Option(help="Which layers, by their paths, e.g. 'layer*.conv*'.")] = "*",
     probe: Annotated[list[str] | None, typer.Option(help=f"Linear probe to train: {PROBES}; may be repeated.")] = None,
     to: Annotated[Path, typer.Option("--out", help="Folder for the rows and the report.")] = Path("scan"),
@@ -155,7 +154,7 @@ def scan(
     device: Device = "auto",
 ) -> None:
     """Measure a classifier of your own at every weight layer: ranks, probes, collapse, detection, in one pass."""
-    make = _callable(model)
+    make = callable_of(model)
     if (to / "spec.json").exists():
         raise InputError(f"{to} holds an earlier scan or run; choose another directory with --out")
     from thermocline import data as sets
@@ -166,7 +165,7 @@ def scan(
     _fetch({data, *(ood or ())}, data_dir, download)
     train, test = sets.load(data, device=place, data_dir=data_dir)
     others = {name: sets.load(name, like=train, device=place, data_dir=data_dir) for name in ood or ()}
-    net = _module(make, model, weights).to(place)
+    net = module_of(make, model, weights).to(place)
     options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model}
     result = scan_model(net, train, test, others, **options, progress=True)
     result.save(to)
@@ -185,40 +184,6 @@ def _fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
         data.download(name, data_dir)
 
 
-def _callable(words: str) -> Any:
-    """What MODULE:CALLABLE names, looked for in the current folder too."""
-    module, colon, name = words.partition(":")
-    if not (colon and module and name):
-        raise InputError(f"{words!r} is not MODULE:CALLABLE, e.g. mynets:resnet for resnet() in mynets.py")
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise InputError(f"there is no module {error.name!r} here or among the installed ones") from None
-    except AttributeError:
-        names = [word for word in vars(importlib.import_module(module)) if not word.startswith("_")]
-        raise spec.unknown(f"name in {module}", name, names) from None
-    if not callable(found):
-        raise InputError(f"{words} is a {type(found).__name__}, not something to call for a model")
-    return found
-
-
-def _module(make: Any, words: str, weights: Path | None) -> Any:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-    from torch import nn
-
-    net = make()
-    if not isinstance(net, nn.Module):
-        raise InputError(f"{words}() gives a {type(net).__name__}, not a torch.nn.Module")
-    if weights is not None:
-        try:
-            net.load_state_dict(load_file(weights))
-        except (OSError, SafetensorError, RuntimeError) as error:
-            raise InputError(f"{weights} does not load into {words}: {str(error).splitlines()[0]}") from None
-    return net
-
-
 @app.command()
 def report(
     runs: Annotated[list[str], typer.Argument(help="Run directories, or folders of them.", metavar="RUN...")],
@@ -230,9 +195,30 @@ def report(
 
     _table(runs)
     render(runs, output, figures=figures)
-    _say("report", output)
+    say("report", output)
     if figures:
-        _say("figures", figures)
+        say("figures", figures)
+
+
+@app.command()
+def tradeoff(
+    runs: Annotated[list[str], typer.Argument(help="Run directories, or folders of them.", metavar="RUN...")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write a .html page, a .svg or .png figure, or .csv or .parquet.")
+    ] = None,
+    detector: Annotated[str, typer.Option(help="Only this detector (default: NECO in full, a line for each other).")] = "",
+    ood: Annotated[str, typer.Option(help="Only this out-of-distribution data set.")] = "",
+) -> None:
+    """Weigh what nets keep for other data against how well they detect them, over runs at several temperatures."""
+    from thermocline import advise
+    from thermocline.record import load_runs
+
+    if output is not None:
+        advise.suffix(output)
+    found = advise.tradeoff(load_runs(runs)).only(detector=detector, ood=ood)
+    out.print(advise.terminal(found))
+    if output is not None:
+        say("trade-off", advise.save(found, output))
 
 
 @app.command()
@@ -259,12 +245,12 @@ def bench(
     out.print(table, *notes, sep="\n", highlight=False)
 
 
-KINDS = ("data", "nets", "measures", "settings", "experiments", "benches")
+KINDS = ("data", "nets", "measures", "detectors", "settings", "experiments", "benches")
 
 
 @app.command("list")
 def list_(kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = "") -> None:
-    """Show what can be named: data sets, nets, measures, settings, experiments, benchmarks."""
+    """Show what can be named: data sets, nets, measures, detectors, settings, experiments, benchmarks."""
     for one in [kind] if kind else KINDS:
         if one not in KINDS:
             raise spec.unknown("list", one, KINDS)
@@ -288,6 +274,11 @@ def _entries(kind: str) -> Iterable[tuple[str, str]]:
         from thermocline.bench import BENCHES
 
         yield from ((name, f"{case.description}\n  against {case.theirs_is}") for name, case in BENCHES.items())
+    elif kind == "detectors":
+        from thermocline.detect import DETECTORS
+
+        for name, one in DETECTORS.items():
+            yield name, " ".join((one.__doc__ or "").strip().split("\n\n")[0].split())
     elif kind == "measures":
         from thermocline.measure import MEASURES
 
@@ -351,13 +342,9 @@ def _conclude(directories: list[Path], page: Path) -> None:
         return
     _table(directories)
     try:
-        _say("report", render(directories, page))
+        say("report", render(directories, page))
     except InputError as error:
         out.print(f"no report page: {escape(str(error))}", highlight=False)
-
-
-def _say(what: str, where: Path) -> None:
-    out.print(f"{what}: [bold]{escape(str(where))}[/]", highlight=False, soft_wrap=True)
 
 
 def _table(directories: Iterable[str | Path]) -> None:

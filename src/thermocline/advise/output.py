@@ -1,0 +1,215 @@
+"""A trade-off for its readers: a table in the terminal, one page, one figure, or the points as data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from thermocline.advise.association import LEAST
+from thermocline.advise.relation import Relation, Tradeoff
+from thermocline.report import page, theme, view
+from thermocline.report.facts import Estimate
+from thermocline.spec import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+TRANSFER, DETECTION = "transfer (1 - rho)", "detection (AUROC)"
+HEADS = ("OOD set", "detector", "runs", "r", "by rank", "verdict")
+CHANCE = "in brackets: 95 % intervals; about one in twenty misses by chance alone"
+METHODS = (
+    ("Transfer", "The share of the best layer's accuracy on another data set that the last layer still has; linear probes.",
+     "1 - rho = a_L / max_l a_l", "[masarczyk2025softmax, Sec. 2.1 and App. M]"),
+    ("Detection", "How well a score tells test images from the other data set: 0.5 is chance, 1 is perfect.",
+     "P(s_id > s_ood) + P(s_id = s_ood) / 2", "[fawcett2006roc, Sec. 7]"),
+    ("Means", "Over the seeds of one setting, with Student's 95 % interval from three seeds on; of two seeds the range.",
+     "mean +- t_{0.975, n - 1} s / sqrt(n)", "[student1908mean]"),
+    ("Front", "Settings that no other beats: none is at least as good in both numbers and better in one. Equal ones share it.",
+     "{a : no b with b >= a in both and b != a}", ""),
+    ("Correlation", "Over runs, seeds included. Fisher's interval, since a bootstrap over so few runs gives too narrow ones."
+     f" None of fewer than {LEAST} runs.",
+     "tanh(atanh r +- 1.96 / sqrt(n - 3))", "[fisher1921error]"),
+    ("By rank", "The same of ranks; equal values share theirs.",
+     "tanh(atanh r +- 1.96 sqrt((1 + r^2 / 2) / (n - 3)))", "[bonett2000sample]"),
+)  # fmt: skip
+_COLOURS = {"present": "green", "turned": "yellow", "reversed": "red", "unclear": "yellow"}
+
+
+def terminal(found: Tradeoff) -> Group:
+    """Tables and verdicts of what is shown in full, and one line for every other detector, as something rich can print."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    said: list[RenderableType] = []
+    for one in found.headline:
+        word = Text(f"{one.word}: ", style=_COLOURS.get(one.status, "bold"))
+        said += [_table(one), Padding(word + Text(one.sentence), (0, 0, 1, 1))]
+    if len(found.relations) > len(found.headline):
+        said += [_detectors(found, subject) for subject in dict.fromkeys(one.subject for one in found.relations)]
+    return Group(*said)
+
+
+def suffix(path: str | Path) -> str:
+    """The ending of a file that can be written, or an error that names those that can."""
+    ending = Path(path).suffix.lower()
+    if ending not in _WRITERS:
+        raise InputError(f"{path} does not say what to write; end its name in one of {', '.join(_WRITERS)}")
+    return ending
+
+
+def save(found: Tradeoff, path: str | Path) -> Path:
+    """Write it as its name ends: .html a page, .svg or .png the figure, .csv or .parquet the points as rows."""
+    content = _WRITERS[suffix(path)](found)
+    page.write(Path(path), content)
+    return Path(path)
+
+
+def _html(found: Tradeoff) -> bytes:
+    artist, scale = page.drawing(), _scale(found)
+    figure = _figure(found, scale)
+    charts = {view.chart_id(1, figure.key, i): artist.to_spec(panel) for i, panel in enumerate(figure.panels)}
+    runs, seeds = {point.run for point in found.points}, {point.seed for point in found.points}
+    context = {
+        "title": "Transfer against detection",
+        "subtitle": f"{_count(len(runs), 'run')}, {_count(len(seeds), 'seed')}",
+        "notes": found.left_out,
+        "relations": [
+            {**_shown(one, scale), "id": id_, "height": panel.height, "description": panel.description}
+            for one, id_, panel in zip(found.headline, charts, figure.panels)
+        ],
+        "heads": HEADS,
+        "chance": CHANCE,
+        "every": list(_every(found)) if len(found.relations) > len(found.headline) else [],
+        "methods": METHODS,
+        "ramp": ", ".join(scale.colours() * (2 if len(scale.values) == 1 else 1)),
+        "light": scale.variables("light"),
+        "dark": scale.variables("dark"),
+    }
+    return page.compose("tradeoff.html.jinja", context, charts, artist.bundle()).encode()
+
+
+def _svg(found: Tradeoff) -> bytes:
+    scale = _scale(found)
+    return page.drawing().to_svg(_figure(found, scale), scale).encode()
+
+
+def _png(found: Tradeoff) -> bytes:
+    scale = _scale(found)
+    return page.drawing().to_png(_figure(found, scale), scale)
+
+
+def _csv(found: Tradeoff) -> pa.Buffer:
+    from pyarrow import csv
+
+    sink = pa.BufferOutputStream()
+    csv.write_csv(_points(found), sink)
+    return sink.getvalue()
+
+
+def _parquet(found: Tradeoff) -> pa.Buffer:
+    from pyarrow import parquet
+
+    sink = pa.BufferOutputStream()
+    parquet.write_table(_points(found), sink)
+    return sink.getvalue()
+
+
+_WRITERS: dict[str, Callable[[Tradeoff], bytes | pa.Buffer]] = {
+    ".html": _html, ".svg": _svg, ".png": _png, ".csv": _csv, ".parquet": _parquet,
+}  # fmt: skip
+
+
+def _points(found: Tradeoff) -> pa.Table:
+    rows = []
+    for one in found.relations:
+        front = {setting.label for setting in one.settings if setting.front}
+        rows += [{**dataclasses.asdict(point), "front": point.setting in front} for point in one.points]
+    return pa.Table.from_pylist(rows)
+
+
+def _scale(found: Tradeoff) -> theme.Temperatures:
+    return theme.temperatures(point.temperature for point in found.points)
+
+
+def _figure(found: Tradeoff, scale: theme.Temperatures) -> Any:
+    artist = page.drawing()
+    panels = [artist.marks.scatter(_title(one), list(_drawn(one)), scale, x=TRANSFER, y=DETECTION) for one in found.headline]
+    return artist.Figure("tradeoff", "Transfer against detection", "", ("ood_drop", "auroc"), panels, columns=2)
+
+
+def _drawn(one: Relation) -> Iterator[dict[str, Any]]:
+    """The marks of one panel: every setting, and where it has several seeds, those too."""
+    for at in one.settings:
+        seeds = f"mean of {at.auroc.count}" if at.auroc.count > 1 else "one"
+        ends = {"x_low": at.transfer.low, "x_high": at.transfer.high, "low": at.auroc.low, "high": at.auroc.high}
+        place = {"series": f"T = {at.temperature:g}", "label": at.label, "x": at.transfer.mean, "value": at.auroc.mean}
+        yield {"kind": "mean", "front": at.front, "seeds": seeds, **place, **ends}
+        for point in one.points if at.auroc.count > 1 else ():
+            if point.setting == at.label:
+                yield {"kind": "seed", "front": False, "seeds": str(point.seed), "series": place["series"],
+                       "label": at.label, "x": point.transfer, "value": point.auroc}  # fmt: skip
+
+
+def _shown(one: Relation, scale: theme.Temperatures) -> dict[str, Any]:
+    lines = [
+        {"label": at.label, "seeds": _count(at.auroc.count, "seed"), "cells": [_cell(at.transfer), _cell(at.auroc)],
+         "front": "yes" if at.front else ""}
+        for at in one.settings
+    ]  # fmt: skip
+    legend = [scale.swatch(heat) for heat in sorted({at.temperature for at in one.settings})]
+    verdict = {"status": one.status, "word": one.word, "glyph": view.GLYPHS[one.status], "sentence": one.sentence}
+    return {"title": _title(one), **verdict, "legend": legend, "lines": lines}
+
+
+def _table(one: Relation) -> RenderableType:
+    lines = [
+        (at.label, str(at.auroc.count), *(" ".join(_cell(value)).strip() for value in (at.transfer, at.auroc)),
+         "yes" if at.front else "")
+        for at in one.settings
+    ]  # fmt: skip
+    kinds = dict.fromkeys(at.auroc.kind for at in one.settings if at.auroc.count > 1)
+    caption = f"in brackets: {'; '.join(kinds)}" if kinds else "one seed for each setting, so no intervals"
+    return _grid(_title(one), ("setting", "seeds", "1 - rho", "AUROC", "on the front"), lines, caption)
+
+
+def _detectors(found: Tradeoff, subject: str) -> RenderableType:
+    """The correlation of every detector, one column a set: narrow enough for a terminal."""
+    told = {(one.detector, one.ood): str(one.pearson or "-") for one in found.relations if one.subject == subject}
+    detectors, sets = dict.fromkeys(name for name, _ in told), dict.fromkeys(ood for _, ood in told)
+    lines = [(name, *(told.get((name, ood), "-") for ood in sets)) for name in detectors]
+    return _grid(f"{subject}: every detector", ("detector", *(f"r on {ood}" for ood in sets)), lines, CHANCE)
+
+
+def _grid(title: str, heads: Iterable[str], lines: Iterable[Iterable[str]], caption: str) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(*heads, title=Text(title), title_justify="left", title_style="bold", caption=caption, caption_justify="left")
+    for line in lines:
+        grid.add_row(*map(Text, line))
+    return grid
+
+
+def _every(found: Tradeoff) -> Iterator[tuple[str, ...]]:
+    several = len({one.subject for one in found.relations}) > 1
+    order = {name: place for place, name in enumerate(dict.fromkeys((one.subject, one.ood) for one in found.relations))}
+    for one in sorted(found.relations, key=lambda one: order[one.subject, one.ood]):
+        where = f"{one.subject}: {one.ood}" if several else one.ood
+        yield where, one.detector, str(len(one.points)), str(one.pearson or "-"), str(one.spearman or "-"), one.word
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count > 1 else ''}"
+
+
+def _cell(value: Estimate) -> tuple[str, str]:
+    return f"{value.mean:.3f}", f"[{value.low:.3f}, {value.high:.3f}]" if value.count > 1 else ""
+
+
+def _title(one: Relation) -> str:
+    return f"{one.subject}: {one.ood}, {one.detector}"

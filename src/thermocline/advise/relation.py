@@ -1,0 +1,232 @@
+"""Transfer against detection: runs to points, means over seeds, a Pareto front, a correlation and its verdict in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from thermocline.advise.association import LEAST, Correlation, pareto_front, pearson, spearman
+from thermocline.record import Loaded
+from thermocline.report import facts
+from thermocline.report.facts import Estimate, Summary
+from thermocline.spec import InputError, unknown
+
+DETECTOR = "neco"
+"""What is shown where no detector is asked for: the one that temperature is said to help."""
+
+# How weights start is a temperature by another name, so nets that differ here are compared with each other.
+_STARTS = {"net.init", "net.init_scale", "net.head_init_scale", "net.logit_norm_init"}
+
+_WORDS = {
+    "present": ("Trade-off", "move against each other", "the paper's trade-off holds here"),
+    "turned": ("Trade-off turned round", "move against each other", "but here it is the hotter runs that transfer better"),
+    "reversed": ("No trade-off", "move together", "the paper's trade-off does not hold here"),
+    "unclear": ("Unclear", "have no clear relation", "these runs do not settle it"),
+    "alone": ("No verdict", "", ""),
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run, seen by one detector on one other data set; `transfer` is 1 - rho."""
+
+    run: str
+    subject: str
+    setting: str
+    temperature: float
+    seed: int
+    ood: str
+    detector: str
+    transfer: float
+    auroc: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs alike but for the seed: their means, with intervals over seeds; `front`: whether it is on the Pareto front."""
+
+    label: str
+    temperature: float
+    transfer: Estimate
+    auroc: Estimate
+    front: bool
+
+
+@dataclass(frozen=True)
+class Relation:
+    """How transfer and detection go together, for one net on one data set, one other set and one detector."""
+
+    subject: str
+    ood: str
+    detector: str
+    points: tuple[Point, ...]
+    settings: tuple[Setting, ...]
+    pearson: Correlation | None
+    spearman: Correlation | None
+
+    @property
+    def status(self) -> str:
+        """Which way it falls; "turned": there is a trade-off, but heat moves along it the other way than in the paper."""
+        if self.pearson is None or len(self.settings) == 1:
+            return "alone"
+        if self.pearson.high < 0:
+            heat = pearson([math.log(point.temperature) for point in self.points], [point.transfer for point in self.points])
+            return "turned" if heat and heat.value > 0 else "present"
+        return "reversed" if self.pearson.low > 0 else "unclear"
+
+    @property
+    def word(self) -> str:
+        return _WORDS[self.status][0]
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, from the interval of the linear correlation."""
+        both, count = f"transfer and {_spelled(self.detector)} detection on {self.ood}", len(self.points)
+        if self.pearson is None:
+            few = f"a correlation needs {LEAST}" if count < LEAST else "one of the two is the same in all of them"
+            return f"{count} run{'s' if count > 1 else ''} cannot say how {both} move together: {few}."
+        if len(self.settings) == 1:
+            return f"Over {count} runs that differ by seed alone, {both} have r = {self.pearson}: no word on temperature."
+        _, move, meaning = _WORDS[self.status]
+        return f"Over {count} runs, {both} {move}: r = {self.pearson}; {meaning}.{self._by_rank()}{self._caution()}"
+
+    def _by_rank(self) -> str:
+        return f" By rank: {self.spearman}." if self.spearman else ""
+
+    def _caution(self) -> str:
+        """Seeds of one setting are no independent evidence of what a setting does."""
+        if (count := len(self.settings)) >= LEAST:
+            return ""
+        return f" They are of {count} settings only: the interval takes runs for independent, which seeds of one are not."
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Every relation that the runs can speak to, and which runs were left out, and why."""
+
+    relations: tuple[Relation, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def points(self) -> list[Point]:
+        return [point for relation in self.relations for point in relation.points]
+
+    @property
+    def headline(self) -> list[Relation]:
+        """The relations to show in full: those of NECO or, where it was not measured or not asked for, all."""
+        return [one for one in self.relations if one.detector == DETECTOR] or list(self.relations)
+
+    def only(self, *, detector: str = "", ood: str = "") -> Tradeoff:
+        """The part of it about one detector, one other data set, or both."""
+        kept = self.relations
+        for what, word in (("detector", detector), ("ood", ood)):
+            if word and word not in (known := list(dict.fromkeys(getattr(one, what) for one in self.relations))):
+                raise unknown({"detector": "detector", "ood": "OOD set"}[what], word, known)
+            kept = tuple(one for one in kept if word in ("", getattr(one, what)))
+        if not kept:
+            raise InputError(f"no run has both: detector {detector} on {ood}")
+        return dataclasses.replace(self, relations=kept)
+
+
+def tradeoff(runs: Iterable[Loaded]) -> Tradeoff:
+    """Transfer against detection, for every net on every data set, every other set and every detector among the runs.
+
+        transfer = 1 - rho,   detection = AUROC                               [masarczyk2025softmax, App. M]
+
+    Both are of the last step, rho by the first probe. Runs are correlated within one net, data set and probe: between
+    them, both numbers move for other reasons. Means over seeds have the intervals of `report`: Student's t from three
+    seeds on, the range of two, none of one. A run without the numbers is left out with a warning.
+    """
+    summaries, left_out = _usable(facts.summary(runs))
+    subjects = _subjects(summaries)
+    told_apart = facts.varying([members[0] for members in subjects], [*_subject_paths(summaries[0]), "probes"])
+    found = []
+    for members in subjects:
+        points = list(_points(members, facts.named(members[0], told_apart)))
+        for key in dict.fromkeys((point.ood, point.detector) for point in points):
+            found.append(_relation([point for point in points if (point.ood, point.detector) == key]))
+    return Tradeoff(tuple(found), tuple(left_out))
+
+
+def _usable(summaries: Sequence[Summary]) -> tuple[list[Summary], list[str]]:
+    """The runs that have both numbers of one set at least, and a line on every other."""
+    used, left_out = [], []
+    for one in summaries:
+        if lacking := _lacking(one):
+            left_out.append(f"{one.name} is left out: it {lacking}")
+            warnings.warn(left_out[-1], stacklevel=3)
+        else:
+            used.append(one)
+    if not used:
+        raise InputError(
+            f"none of {len(summaries)} runs has both ood_drop and auroc: train to the end with --ood NAME and measures=all,"
+            " or scan with --ood NAME"
+        )
+    return used, left_out
+
+
+def _lacking(one: Summary) -> str:
+    if not one.finished:
+        return "is unfinished"
+    if missing := [name for name, rows in (("ood_drop", one.ood_drop), ("auroc", one.auroc)) if not rows]:
+        return f"has no rows of {' or '.join(missing)}"
+    return "" if any(ood in one.ood_drop for ood, _ in one.auroc) else "has ood_drop and auroc of different sets"
+
+
+def _subject_paths(one: Summary) -> list[str]:
+    paths = [path for path in one.settings if path.startswith(("data.", "net."))]
+    return [path for path in paths if path not in facts.OBSERVING | _STARTS]
+
+
+def _subjects(summaries: Sequence[Summary]) -> list[list[Summary]]:
+    """Runs by net, data set and first probe, coldest first."""
+    found: dict[tuple[Any, ...], list[Summary]] = {}
+    for one in sorted(summaries, key=lambda one: (one.temperature, one.seed)):
+        key = (*(one.settings[path] for path in _subject_paths(one)), one.settings["probes"][:1])
+        found.setdefault(key, []).append(one)
+    return list(found.values())
+
+
+def _points(members: Sequence[Summary], subject: str) -> Iterator[Point]:
+    seen = set()
+    for one, label in zip(members, _labels(members)):
+        for (ood, detector), auroc in one.auroc.items():
+            # A run that was only observed anew, with another list of measures say, is no second one.
+            place = (label, one.seed, ood, detector)
+            if ood in one.ood_drop and place not in seen:
+                seen.add(place)
+                transfer = 1 - one.ood_drop[ood]
+                yield Point(one.name, subject, label, one.temperature, one.seed, ood, detector, transfer, auroc)
+
+
+def _labels(members: Sequence[Summary]) -> list[str]:
+    """What each run was trained with, as far as it is not the same in all: equal for runs that differ by seed alone."""
+    paths = [path for path in members[0].settings if path.startswith(("net.", "train.")) and path not in facts.OBSERVING]
+    others = [path for path in facts.varying(members, paths) if path != "train.temperature"]
+    return [", ".join([f"T = {m.temperature:g}", *(f"{path} = {m.settings[path]}" for path in others)]) for m in members]
+
+
+def _relation(points: Sequence[Point]) -> Relation:
+    alike: dict[str, list[Point]] = {}
+    for point in points:
+        alike.setdefault(point.setting, []).append(point)
+    means = {label: (_mean(some, "transfer"), _mean(some, "auroc")) for label, some in alike.items()}
+    front = pareto_front([(transfer.mean, auroc.mean) for transfer, auroc in means.values()])
+    settings = (Setting(at, alike[at][0].temperature, *both, on) for (at, both), on in zip(means.items(), front))
+    transfer, auroc = [point.transfer for point in points], [point.auroc for point in points]
+    place = (points[0].subject, points[0].ood, points[0].detector)
+    return Relation(*place, tuple(points), tuple(settings), pearson(transfer, auroc), spearman(transfer, auroc))
+
+
+def _mean(points: Sequence[Point], column: str) -> Estimate:
+    found = facts.estimate(getattr(point, column) for point in points)
+    assert found
+    return found
+
+
+def _spelled(detector: str) -> str:
+    return detector.replace("neco", "NECO")

@@ -1,0 +1,62 @@
+"""`thermocline detect` from a run to a table, and what it says to typos and wrong files."""
+
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from test_cli import TINY, thermocline
+
+from thermocline.record import load_run
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, and the features of its training data, its test data and other data."""
+    folder = tmp_path_factory.mktemp("detect")
+    thermocline("train", "--ood", "digits", "--temperature", "3", *TINY, "--out", "run", cwd=folder)
+    for name, words in {"train": [], "test": ["--split", "test"], "digits": ["--data", "digits", "--split", "test"]}.items():
+        thermocline("detect", "features", "run", *words, "-o", f"{name}.npz", "--device", "cpu", cwd=folder)
+    return folder
+
+
+def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
+    printed = thermocline("detect", "fit", "neco", "train.npz", "-o", "neco.safetensors", cwd=place)
+    assert "NECO(dim=0.9, logit_factor=False): neco.safetensors" in printed
+    printed = thermocline(
+        "detect", "eval", "neco.safetensors", "--id", "test.npz", "--ood", "digits.npz", "-o", "m.csv", cwd=place
+    )
+    assert "AUROC" in printed
+    (row,) = pyarrow.csv.read_csv(place / "m.csv").to_pylist()
+    rows = load_run(place / "run").rows.to_pylist()
+    last = max(row["step"] for row in rows)
+    (scanned,) = (
+        one["value"] for one in rows
+        if (one["step"], one["measure"], one["params"]) == (last, "auroc", "detector=neco,dim=0.9")
+    )  # fmt: skip
+    assert row["auroc"] == pytest.approx(scanned, abs=1e-6)
+    assert "temperature=3.0" in thermocline("detect", "fit", "msp", "train.npz", "-o", "msp.safetensors", cwd=place)
+    thermocline("detect", "score", "msp.safetensors", "digits.npz", "-o", "s.parquet", cwd=place)
+    assert pq.read_table(place / "s.parquet").column_names == ["index", "score"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "nekko", "train.npz", "-o", "x"], "did you mean 'neco'?"),
+        (["fit", "knn", "train.npz", "-o", "x"], "KNN needs --set k=..."),
+        (["fit", "knn", "train.npz", "--set", "k=100000", "-o", "x"], "100000"),
+        (["fit", "knn", "none.npz", "-o", "x"], "there is no file none.npz"),
+        (["score", "train.npz", "train.npz", "-o", "s.csv"], "train.npz is no .safetensors file"),
+        (["score", "neco.safetensors", "train.npz", "-o", "s.txt"], "written as .csv or .parquet"),
+        (["features", "run", "--data", "digitz", "-o", "x.npz"], "did you mean 'digits'?"),
+        (["features", "run", "--split", "half", "-o", "x.npz"], "takes train or test"),
+        (["features", "nonsense", "-o", "x.npz"], "name the data"),
+        (["features", "nonsense", "--data", "runes", "-o", "x.npz"], "'nonsense' is not MODULE:CALLABLE"),
+    ],
+)
+def test_bad_input_is_one_line(place: Path, words: list[str], message: str) -> None:
+    printed = thermocline("detect", *words, "--device", "cpu", cwd=place, code=2)
+    assert message in printed
+    assert printed.count("error:") == 1
+    assert not (place / "x").exists()

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from thermocline.report import render as render
     from thermocline.scanner import Watch as Watch
     from thermocline.scanner import scan as scan
+    from thermocline.shelf import load_detector as load_detector
+    from thermocline.shelf import save_detector as save_detector
 
 __version__ = "0.1.0"
 _HOMES = {"load": "data", "MEASURES": "measure", "capture": "measure", "load_rows": "record", "render": "report"}
-_HOMES |= {"scan": "scanner", "Watch": "scanner"}
+_HOMES |= {"scan": "scanner", "Watch": "scanner", "load_detector": "shelf", "save_detector": "shelf"}
 _MODULES = (
-    "data", "detect", "geometry", "measure", "moments", "nets", "probes", "record", "report", "run", "softmax", "spec", "train",
+    "advise", "data", "detect", "geometry", "measure", "moments", "nets", "probes", "record", "report", "run", "screening",
+    "shelf", "softmax", "spec", "team", "train",
 )  # fmt: skip
 __all__ = [*_HOMES, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 

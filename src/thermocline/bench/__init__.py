@@ -23,13 +23,14 @@ import numpy as np
 import torch
 
 from thermocline import spec
-from thermocline.bench import arrays, detection, full, network, training, watching
+from thermocline.bench import arrays, attention, detection, full, network, training, watching
 from thermocline.bench.case import Answers, Case
 from thermocline.provenance import processor
 from thermocline.run import check_device
 
 BENCHES: dict[str, Case] = {
     **arrays.CASES, **detection.CASES, **network.CASES, **full.CASES, **watching.CASES, **training.CASES,
+    **attention.CASES,
 }  # fmt: skip
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

@@ -18,9 +18,12 @@ from thermocline.detect.inputs import (
     require_temperature,
     require_training,
 )
+from thermocline.detect.outlines import Outline, kth_by_outline
 from thermocline.moments import require_finite, slices
 
-PLACES = 8  # how many places float32 may get a neighbour wrong by
+PLACES = 8  # how many places float32 may get a neighbour wrong by, as a rule
+ROUNDING = 1e-6  # by how much float32 may get a product of unit vectors wrong
+NEAR = 0.5  # at a distance below it, an error of ROUNDING in a product is no longer small
 
 
 @dataclass(eq=False)
@@ -30,7 +33,8 @@ class KNN:
         s(x) = -||z - z_(k)||,   z = h / ||h||                                [sun2022knn]
 
     `k` was 50 on CIFAR-10, 200 on CIFAR-100 and 1,000 on ImageNet in the paper. A training sample is its own nearest
-    neighbour; a feature of 0 stays 0. Features are kept in float32 at unit length: distances are good to 1e-7.
+    neighbour; a feature of 0 stays 0. Features are kept in float32 at unit length: distances are good to 1e-6.
+    On a CPU most of a large bank is ruled out by an `Outline` of it, which changes no score and is made when first needed.
 
     >>> x = torch.tensor([[1.0, 0.0], [0.0, 3.0]])
     >>> KNN(k=2).fit(x, x, torch.tensor([0, 1])).score(torch.tensor([[2.0, 0.0]]), x[:1])  # -sqrt 2
@@ -43,6 +47,7 @@ class KNN:
 
     def __post_init__(self) -> None:
         require_count("k", self.k)
+        self._outline: Outline | None = None
 
     def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> KNN:
         """Keep the training features."""
@@ -55,14 +60,15 @@ class KNN:
         """Higher is more in-distribution."""
         require_fitted(self)
         require_samples(features, logits, width=self.bank.shape[1])
-        last = min(self.k + PLACES, len(self.bank))
-        return -torch.cat([self._distance(unit, places) for unit, _, places in _nearest(features, self.bank, last)])
-
-    def _distance(self, unit: Tensor, places: Tensor) -> Tensor:
-        """Products in float32 found who may be the k-th nearest, differences say how far: 2 - 2 cos would cancel."""
-        first = max(self.k - PLACES, 1)
-        away = torch.linalg.vector_norm(unit[:, None] - self.bank[places[:, first - 1 :]], dim=2)
-        return away.sort(1).values[:, self.k - first].double()
+        units = _units(features)
+        if not Outline.pays(self.bank, self.k):
+            return -_kth(units, self.bank, self.k).double()
+        if self._outline is None or self._outline.bank is not self.bank:
+            self._outline = Outline.of(self.bank, self.k)
+        near = kth_by_outline(units, self._outline, self.k)
+        left = near.isnan()  # those that an outline rules too little out for
+        near[left] = _kth(units[left], self.bank, self.k)
+        return -near.double()
 
 
 @dataclass(eq=False)
@@ -100,8 +106,9 @@ class NNGuide:
         """Higher is more in-distribution."""
         require_fitted(self)
         require_samples(features, logits, width=self.bank.shape[1], classes=0)
-        near = [largest.mean(1, dtype=torch.float64) for _, largest, _ in _nearest(features, self.bank, self.k)]
-        return torch.cat(near) * energy(logits, temperature=self.temperature)
+        plain = self.bank.new_zeros(len(self.bank))
+        near = [most.mean(1, dtype=torch.float64) for _, most, _ in _nearest(_units(features), self.bank, plain, self.k)]
+        return torch.cat([plain[:0].double(), *near]) * energy(logits, temperature=self.temperature)
 
 
 def _units(features: Tensor) -> Tensor:
@@ -115,18 +122,49 @@ def _units(features: Tensor) -> Tensor:
     return units
 
 
-def _nearest(features: Tensor, bank: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Some features at a time, at unit length, and their k largest products with the bank, in falling order, with their places.
+def _kth(units: Tensor, bank: Tensor, k: int) -> Tensor:
+    """The distance of unit vectors to the k-th nearest of a bank.
+
+    Products in float32 find who may be it, up to some places, and differences say how far: 2 - 2 cos would cancel.
+    Where so many are so near that such a product may misplace one by more, it is made in float64.
+    """
+    # A feature of 0 has no length, and all others have length 1.
+    half = bank.abs().amax(1, keepdim=True).sign_().flatten().div_(2)
+    first, last = max(k - PLACES, 1), min(k + PLACES, len(bank))
+    found = [units.new_empty(0)]
+    for part, most, places in _nearest(units, bank, half, last):
+        apart = torch.linalg.vector_norm(part[:, None] - bank[places[:, first - 1 :]], dim=2)
+        near = apart.sort(1).values[:, k - first]
+        unsure = most[:, k - 1] - most[:, -1] < (ROUNDING if last < len(bank) else 0)
+        unsure |= most[:, first - 1] - most[:, k - 1] < (ROUNDING if first > 1 else 0)
+        unsure &= near < NEAR
+        if unsure.any():
+            near[unsure] = _kth_by_float64(part[unsure], bank, k)
+        found.append(near)
+    return torch.cat(found)
+
+
+def _kth_by_float64(units: Tensor, bank: Tensor, k: int) -> Tensor:
+    """`_kth` where everyone is near: products in float64 alone say how far to 1e-8, since it is their root that is wanted."""
+    half = torch.cat([some.square().sum(1) / 2 for (some,) in slices(bank)])
+    keys = torch.cat([most[:, -1] for _, most, _ in _nearest(units.double(), bank, half, k)])
+    return (units.double().square().sum(1) - 2 * keys).clamp(min=0).sqrt().to(units.dtype)
+
+
+def _nearest(units: Tensor, bank: Tensor, half: Tensor, k: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Some vectors at a time, and their k largest <z, z_i> - half_i over a bank, in falling order, with their places.
+
+        ||z - z_i||^2 = ||z||^2 - 2 (<z, z_i> - ||z_i||^2 / 2)
 
     Products are made with a part of the bank at a time, so that memory goes with neither its size nor theirs.
     """
-    rows, width = (512, 2**14) if features.device.type == "cpu" else (2**12, 2**16)
-    buffer = bank.new_empty(min(rows, len(features)) * min(width, len(bank)))
-    for part in features.detach().split(rows):
-        unit = _units(part)
+    rows, width = (512, 2**14) if units.device.type == "cpu" else (2**12, 2**16)
+    buffer = units.new_empty(min(rows, len(units)) * min(width, len(bank)))
+    for unit in units.split(rows) if len(units) else ():
         largest, places = unit.new_empty(len(unit), 0), torch.empty(len(unit), 0, dtype=torch.int64, device=unit.device)
         for start, some in zip(range(0, len(bank), width), bank.split(width)):
-            product = torch.mm(unit, some.T, out=buffer[: len(unit) * len(some)].view(len(unit), len(some)))
+            product = buffer[: len(unit) * len(some)].view(len(unit), len(some))
+            torch.addmm(half[start : start + width], unit, some.T.to(unit.dtype), beta=-1, out=product)
             more, where = product.topk(min(k, len(some)))
             largest, places = torch.cat([largest, more], 1), torch.cat([places, where + start], 1)
             largest, order = largest.topk(min(k, largest.shape[1]))

@@ -1,5 +1,9 @@
 """Temperature maths on logits. A temperature divides logits; nothing here guesses what it was given."""
 
+from thermocline.softmax.adaptive import adaptive_beta as adaptive_beta
+from thermocline.softmax.adaptive import adaptive_softmax as adaptive_softmax
+from thermocline.softmax.adaptive import masked_entropy as masked_entropy
+from thermocline.softmax.adaptive import sharpened as sharpened
 from thermocline.softmax.calibration import Reliability as Reliability
 from thermocline.softmax.calibration import brier_score as brier_score
 from thermocline.softmax.calibration import expected_calibration_error as expected_calibration_error

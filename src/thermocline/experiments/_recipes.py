@@ -1,0 +1,18 @@
+"""The recipes of [masarczyk2023tunnel]. Those of [masarczyk2025softmax] are in an appendix we do not have."""
+
+from thermocline.spec import Data, Net, Run, Train, grid
+
+RESNET = Train(epochs=164, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", snapshots=8)
+VGG = Train(epochs=160, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", snapshots=8)
+MLP = Train(epochs=1000, batch=128, lr=0.05, momentum=0.0, schedule="constant", precision="bfloat16", snapshots=8)
+IMAGENET = Train(
+    epochs=90, batch=256, lr=0.1, weight_decay=1e-4, schedule="step", milestones=(1 / 3, 2 / 3), augment="crop+flip",
+    precision="bfloat16", snapshots=4,
+)  # fmt: skip
+OTHERS = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
+
+
+def cold_and_hot(data: str, net: str, recipe: Train) -> list[Run]:
+    """Three seeds at T = 1 and at T = 100, whose logits start a hundred times smaller."""
+    base = Run(Data(data, ood=OTHERS.get(data, ())), Net(net), recipe)
+    return grid(base, {"seed": range(3), "train.temperature": [1, 100]})

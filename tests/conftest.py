@@ -9,7 +9,7 @@ from jaxtyping import install_import_hook
 settings.register_profile("thermocline", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("thermocline")
 
-CHECKED = ["data", "detect", "geometry", "measure", "moments", "nets", "probes", "softmax", "train"]
+CHECKED = ["attention", "data", "detect", "geometry", "measure", "moments", "nets", "probes", "softmax", "train"]
 install_import_hook([f"thermocline.{name}" for name in CHECKED], "beartype.beartype")
 
 import torch  # noqa: E402  after the hook, with everything else

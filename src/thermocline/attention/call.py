@@ -1,0 +1,186 @@
+"""What attention is asked for, checked once: the tensors, and which keys each query may see.
+
+Letters: b batch, h heads of q, g heads of k and v, q queries, s keys, d width of q and k, e width of v. Query i stands at
+position s - q + i: the last query beside the last key, as in decoding with a cache. So it is in square attention too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional
+
+ALL = slice(None)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One attention call that can be answered. `mask` says which keys count, `bias` is added to logits; both have 4 axes."""
+
+    q: Float[Tensor, "b h q d"]
+    k: Float[Tensor, "b g s d"]
+    v: Float[Tensor, "b g s e"]
+    causal: bool
+    scale: float
+    mask: Bool[Tensor, "#b #h #q #s"] | None
+    bias: Float[Tensor, "#b #h #q #s"] | None
+    window: int | None
+
+    @property
+    def queries(self) -> int:
+        return self.q.shape[2]
+
+    @property
+    def keys(self) -> int:
+        return self.k.shape[2]
+
+    @property
+    def offset(self) -> int:
+        """The position of the first query; negative where there are more queries than keys."""
+        return self.keys - self.queries
+
+
+def checked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool,
+    scale: float | None,
+    mask: Tensor | None,
+    window: int | None,
+) -> Call:
+    """The call, if its parts fit together; `scale=None` is 1 / sqrt(d).
+
+    An additive mask of nothing but 0 and -inf, or a number so low that it must have meant -inf, becomes a boolean one; to
+    know, its values are looked at, which waits for a GPU. Give boolean masks where that counts.
+
+    >>> one = torch.zeros(1, 1, 2, 4)
+    >>> checked(one, one, one, causal=True, scale=None, mask=None, window=None).scale
+    0.5
+    """
+    _require_shapes(q, k, v)
+    if window is not None and window < 1:
+        raise ValueError(f"window is how many keys a query sees, itself included, at least 1, got {window}")
+    scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
+    if not 0 < scale < math.inf:
+        raise ValueError(f"scale multiplies the logits and must be above 0 and finite, got {scale}")
+    bias = None
+    if mask is not None:
+        mask = _four_axes(mask, (*q.shape[:3], k.shape[2]))
+        if mask.dtype != torch.bool:
+            hidden = mask <= torch.finfo(mask.dtype).min / 2
+            # One that learns is a bias even where it still is 0.
+            boolean = not mask.requires_grad and bool((hidden | (mask == 0)).all())
+            mask, bias = (~hidden, None) if boolean else (None, mask)
+    return Call(q, k, v, causal, scale, mask, bias, window)
+
+
+def visible(call: Call, rows: slice = ALL, keys: slice = ALL) -> Bool[Tensor, "#b #h r s"]:
+    """Which of some keys each of some queries may see.
+
+        causal: j <= i;   window w: j > i - w, and j < i + w where not causal;   mask: as given
+
+    with i the position of the query. What a bias of -inf hides is not counted here: it is in the logits.
+
+    >>> one = torch.zeros(1, 1, 2, 1), torch.zeros(1, 1, 4, 1)
+    >>> visible(checked(one[0], one[1], one[1], causal=True, scale=None, mask=None, window=2)).int()
+    tensor([[[[0, 1, 1, 0],
+              [0, 0, 1, 1]]]], dtype=torch.int32)
+    """
+    i = torch.arange(call.queries, device=call.q.device)[rows, None] + call.offset
+    j = torch.arange(call.keys, device=call.q.device)[keys]
+    seen = torch.ones(i.shape[0], j.shape[0], dtype=torch.bool, device=call.q.device)
+    if call.causal:
+        seen &= j <= i
+    if call.window is not None:
+        seen &= j > i - call.window
+        if not call.causal:
+            seen &= j < i + call.window
+    return seen[None, None] if call.mask is None else seen & part(call.mask, rows, keys)
+
+
+def part(mask: Tensor, rows: slice, keys: slice) -> Tensor:
+    """Some rows and keys of a mask; an axis of length 1 stands for all."""
+    return mask[:, :, rows if mask.shape[2] > 1 else ALL, keys if mask.shape[3] > 1 else ALL]
+
+
+def reach(call: Call, rows: slice) -> slice:
+    """The keys that causality and the window let a run of queries see between them; perhaps none.
+
+    >>> one = torch.zeros(1, 1, 4, 1)
+    >>> reach(checked(one, one, one, causal=True, scale=None, mask=None, window=2), slice(2, 3))
+    slice(1, 3, None)
+    """
+    first, last = rows.start + call.offset, rows.stop - 1 + call.offset
+    ahead = call.keys if call.window is None else last + call.window
+    stop = min(last + 1 if call.causal else ahead, call.keys)
+    start = 0 if call.window is None else max(first - call.window + 1, 0)
+    return slice(start, max(stop, start))
+
+
+def blocks(call: Call, elements: int, most: int = 2**30) -> Iterator[slice]:
+    """Runs of queries of which each makes at most about so many numbers with all the keys, or is one query.
+
+    >>> one = torch.zeros(1, 1, 5, 1)
+    >>> list(blocks(checked(one, one, one, causal=True, scale=None, mask=None, window=None), 10))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    size = min(max(elements // max(call.keys, 1), 1), most)
+    for start in range(0, call.queries, size):
+        yield slice(start, min(start + size, call.queries))
+
+
+def lengths(call: Call) -> Float[Tensor, "#b #h q"]:
+    """How many keys each query sees; a bias hides those where it is -inf.
+
+    >>> one = torch.zeros(1, 1, 3, 1)
+    >>> lengths(checked(one, one, one, causal=True, scale=None, mask=None, window=2))
+    tensor([[[1., 2., 2.]]])
+    """
+    dtype = torch.promote_types(call.q.dtype, torch.float32)
+    i = torch.arange(call.queries, device=call.q.device) + call.offset
+    ahead = i + 1 if call.causal else i + (call.window or call.keys + call.queries)
+    behind = torch.zeros_like(i) if call.window is None else i - call.window + 1
+    start, stop = behind.clamp(min=0), ahead.clamp(0, call.keys)
+    seen = call.mask if call.bias is None else call.bias > -math.inf
+    if seen is None:
+        return (stop - start)[None, None].to(dtype)
+    if seen.shape[2] == 1:
+        counted = functional.pad(seen[:, :, 0].expand(-1, -1, call.keys).cumsum(-1), (1, 0))
+        return (counted[..., stop] - counted[..., start]).to(dtype)
+    counts = (visible(call, rows) & part(seen, rows, ALL) for rows in blocks(call, 2**22 // seen[:, :, 0, 0].numel()))
+    return torch.cat([some.sum(-1) for some in counts], -1).to(dtype)
+
+
+def _four_axes(mask: Tensor, full: tuple[int, ...]) -> Tensor:
+    wide = mask[(None,) * (4 - mask.ndim)] if mask.ndim < 4 else mask
+    if wide.ndim != 4 or any(have not in (1, want) for have, want in zip(wide.shape, full)):
+        raise ValueError(
+            f"mask must broadcast to (batch, heads, queries, keys) = {full}, got {tuple(mask.shape)}; "
+            "a mask of padding, (batch, keys), is given as mask[:, None, None, :]"
+        )
+    if wide.dtype != torch.bool and not wide.is_floating_point():
+        raise ValueError(f"mask must be boolean (True is seen) or floats to add to the logits, got {mask.dtype}")
+    return wide
+
+
+def _require_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
+    shapes = " ".join(f"{name} {tuple(x.shape)}" for name, x in (("q", q), ("k", k), ("v", v)))
+    if not q.ndim == k.ndim == v.ndim == 4:
+        raise ValueError(f"q, k and v must be (batch, heads, length, width), got {shapes}")
+    if k.shape[:3] != v.shape[:3]:
+        raise ValueError(f"k and v must have the same batch, heads and length, got {shapes}")
+    if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise ValueError(f"q and k must have the same batch and width, got {shapes}")
+    if not k.shape[1] or q.shape[1] % k.shape[1]:
+        raise ValueError(f"the heads of q must be a multiple of those of k and v, got {shapes}")
+    if not (q.shape[2] and k.shape[2] and q.shape[3]):
+        raise ValueError(f"attention needs at least one query, one key and a width, got {shapes}")
+    if len({q.dtype, k.dtype, v.dtype}) > 1 or not q.is_floating_point():
+        raise ValueError(f"q, k and v must be floats of one type, got {q.dtype}, {k.dtype}, {v.dtype}")

@@ -1,0 +1,65 @@
+"""Adaptive-temperature attention as it is defined: every logit in memory, in float32 or wider, with gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from thermocline import softmax
+from thermocline.attention.call import ALL, Call, lengths, part, visible
+from thermocline.attention.rules import Rule
+
+
+class Attended(NamedTuple):
+    """The output in the type of the queries; of every row its entropy before sharpening, its beta and how many keys it saw."""
+
+    out: Float[Tensor, "b h q e"]
+    entropy: Float[Tensor, "b h q"]
+    beta: Float[Tensor, "b h q"]
+    n: Float[Tensor, "#b #h q"]
+
+
+def attend(call: Call, rule: Rule) -> Attended:
+    """Attention of which each row has a temperature of its own.
+
+        out_i = sum_j softmax(beta_i e_i)_j v_j,   beta_i = rule(H(softmax(e_i)), n_i)    [velickovic2024softmax]
+
+    A row that sees no key gives zeros, entropy 0.
+
+    >>> from thermocline.attention.call import checked
+    >>> from thermocline.attention.rules import PUBLISHED
+    >>> q, v = torch.zeros(1, 1, 1, 2), torch.tensor([[[[1.0], [3.0]]]])
+    >>> attend(checked(q, torch.zeros(1, 1, 2, 2), v, causal=False, scale=None, mask=None, window=None), PUBLISHED).entropy
+    tensor([[[0.6931]]])
+    """
+    e = logits(call)
+    entropy, n = softmax.masked_entropy(e), lengths(call)
+    beta = rule(entropy, n.expand_as(entropy))
+    weights = softmax.sharpened(e, beta).unflatten(1, (call.k.shape[1], -1))
+    out = (weights @ call.v.to(weights.dtype)[:, :, None]).flatten(1, 2)
+    return Attended(out.to(call.q.dtype), entropy, beta, n)
+
+
+def logits(call: Call, rows: slice = ALL) -> Float[Tensor, "b h r s"]:
+    """The logits of some queries with every key, -inf where a key is not seen; in float32 or wider.
+
+        e_ij = scale q_i . k_j + bias_ij
+
+    Head h of the queries goes with head h // (heads of q / heads of k) of the keys.
+
+    >>> from thermocline.attention.call import checked
+    >>> one = torch.ones(1, 1, 2, 4)
+    >>> logits(checked(one, one, one, causal=True, scale=None, mask=None, window=None))
+    tensor([[[[2., -inf],
+              [2., 2.]]]])
+    """
+    dtype = torch.promote_types(call.q.dtype, torch.float32)
+    grouped = call.q[:, :, rows].to(dtype).unflatten(1, (call.k.shape[1], -1))
+    e = (grouped @ call.k.to(dtype).transpose(2, 3)[:, :, None]).flatten(1, 2) * call.scale
+    if call.bias is not None:
+        e = e + part(call.bias, rows, ALL)
+    return e.masked_fill(~visible(call, rows), -math.inf)

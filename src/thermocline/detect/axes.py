@@ -96,16 +96,18 @@ def standard_moments(x: Float[Tensor, "n d"]) -> Moments:
     >>> standard_moments(torch.tensor([[100.0], [100.5], [101.0]])).covariance(ddof=1)
     tensor([[0.2500]], dtype=torch.float64)
     """
-    if x.dtype == torch.float64 or x.device.type != "cpu":
-        raise ValueError(f"there is nothing to be gained on {x.dtype} on {x.device}")  # a GPU may use fewer bits still
+    if x.dtype != torch.float32 or x.device.type != "cpu":
+        # A GPU may use fewer bits still, and numbers of few bits are all rounded to one side, which does not average out.
+        raise ValueError(f"there is nothing to be gained on {x.dtype} on {x.device}")
     x = x.detach()
+    some = x[:: math.ceil(len(x) / FEW)]
     # Rough is enough: x - centre is rounded to 1e-7 of itself, and what is left of the mean is taken off in float64.
-    centre = x.mean(0, dtype=torch.float32)
+    centre = some.mean(0)
     # On a constant feature no rounding may be left, or it would look like one that varies.
-    centre = x[0].float().where((x[0] - centre).abs() <= 1e-6 * centre.abs(), centre)
-    largest = (x[:: math.ceil(len(x) / FEW)] - centre).abs().amax(0)
+    centre = some[0].where((some[0] - centre).abs() <= 1e-6 * centre.abs(), centre)
+    largest = (some - centre).abs().amax(0)
     scale = torch.ldexp(torch.ones_like(largest), -torch.frexp(largest).exponent.clamp(-100, 100))
-    rows = max(2**22 // max(x.shape[1], 1), 1024)
+    rows = 2048  # stays in cache, and sums that are short in float32 err less
     offset = -centre * scale
     moments, total = Moments(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.float64)
     buffer, ones = torch.empty(min(rows, len(x)), x.shape[1]), torch.ones(min(rows, len(x)))

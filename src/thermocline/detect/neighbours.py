@@ -67,7 +67,8 @@ class KNN:
             self._outline = Outline.of(self.bank, self.k)
         near = kth_by_outline(units, self._outline, self.k)
         left = near.isnan()  # those that an outline rules too little out for
-        near[left] = _kth(units[left], self.bank, self.k)
+        if left.any():
+            near[left] = _kth(units[left], self.bank, self.k)
         return -near.double()
 
 

@@ -105,6 +105,48 @@ def test_between_steps_the_net_is_as_it_was(gen: torch.Generator) -> None:
     assert measure(net, toy(gen), None, {}, temperature=1.0, measures=("gradient_rank",))
 
 
+class Odd(nn.Module):
+    """A stem that comes late and may be frozen or grouped, images that are looked at before it, a weight that is read twice."""
+
+    def __init__(self, *, frozen: bool, groups: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(12, 4)
+        self.twin = nn.Linear(12, 12, bias=False)
+        self.stem = nn.Conv2d(3, 12, 3, groups=groups, bias=False)
+        self.again = nn.Linear(12, 12, bias=False)
+        self.again.weight = self.twin.weight
+        self.stem.weight.requires_grad_(not frozen)
+
+    @property
+    def taps(self) -> tuple[nets.Tap, ...]:
+        return nets.Tap("stem"), nets.Tap("head")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x - x.mean((1, 2, 3), keepdim=True)
+        return self.head(self.again(self.twin(self.stem(x).relu().mean((2, 3)))))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("frozen", "groups"), [(False, 1), (True, 1), (False, 3)])
+def test_odd_nets_train_in_half_precision_too(gen: torch.Generator, frozen: bool, groups: int) -> None:
+    torch._dynamo.reset()
+    how, found = spec.Train(batch=16, lr=0.05, precision="bfloat16"), []
+    for compiled in (False, True):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            net = Odd(frozen=frozen, groups=groups).to(DEVICE)
+        state = train.State(net, how)
+        step = Step(toy(gen.manual_seed(3)), how, seed=7, state=state)
+        run = Compiled(step, backend="inductor" if DEVICE == "cuda" else "aot_eager") if compiled else step
+        losses = []
+        for _ in range(4):
+            step.prepare()
+            losses.append(float(run()))
+            state.step += 1
+        found.append(losses)
+    assert found[1] == pytest.approx(found[0], rel=0.01)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_compiled_once(gen: torch.Generator) -> None:
     """A second compilation while a graph is recorded would end the run; a second run must not read the first one's weights."""

@@ -51,8 +51,9 @@ def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
         (["score", "neco.safetensors", "train.npz", "-o", "s.txt"], "written as .csv or .parquet"),
         (["features", "run", "--data", "digitz", "-o", "x.npz"], "did you mean 'digits'?"),
         (["features", "run", "--split", "half", "-o", "x.npz"], "takes train or test"),
-        (["features", "nonsense", "-o", "x.npz"], "name the data"),
-        (["features", "nonsense", "--data", "runes", "-o", "x.npz"], "'nonsense' is not MODULE:CALLABLE"),
+        (["features", "nonsense", "-o", "x.npz"], "there is no run directory nonsense, and it is not MODULE:CALLABLE"),
+        (["features", "non:sense", "-o", "x.npz"], "name the data"),
+        (["fit", "msp", "train.npz", "--temperature", "0", "-o", "x"], "temperature"),
     ],
 )
 def test_bad_input_is_one_line(place: Path, words: list[str], message: str) -> None:

@@ -107,3 +107,35 @@ def test_what_cannot_be_fitted_has_no_rows(gen: torch.Generator) -> None:
     assert ("o/test", "auroc", "detector=msp") in found
     nn.init.zeros_(scene.net[2].bias)
     assert not any(key[1] == "fitted_temperature" for key in rows(scene, "ece", "fitted_temperature"))
+
+
+class Cosine(nn.Linear):
+    """A head that is called linear and does more."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 5 * nn.functional.normalize(super().forward(x), dim=1)
+
+
+def test_a_head_that_is_not_linear_has_no_detectors_of_its_weight(gen: torch.Generator) -> None:
+    scene = Scene(gen)
+    with torch.random.fork_rng(devices=[]):
+        scene.net[2] = Cosine(9, 5)
+    found = {key[2].split(",")[0].removeprefix("detector=") for key in rows(scene, "auroc")}
+    assert found == DETECTORS - {"residual", "vim", "react", "ash", "nci"}
+
+
+def test_a_detector_that_cannot_score_a_sample_is_left_out(gen: torch.Generator) -> None:
+    """Signed features overflow the exponent of ASH-S: the scan goes on without it."""
+    scene = Scene(gen)
+    scene.net[1] = nn.Tanh()
+    nn.init.normal_(scene.net[0].weight, std=30.0, generator=gen)
+    found = rows(scene, "auroc", "ece")
+    assert ("o/test", "auroc", "detector=msp") in found
+    assert all(math.isfinite(value) for value in found.values())
+
+
+def test_one_class_can_be_scanned() -> None:
+    with torch.random.fork_rng(devices=[]):
+        net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    data = torch.arange(12.0).reshape(4, 3), torch.zeros(4, dtype=torch.long)
+    assert tc.scan(net, data, data).rows.num_rows

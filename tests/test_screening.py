@@ -35,7 +35,8 @@ def test_the_net_of_a_run_can_be_screened(tmp_path: Path) -> None:
     what = spec.Run(spec.Data("runes", classes=4, train=64, test=16), spec.Net("mlp", depth=3, width=8), recipe)
     run.run(what, tmp_path / "run", device="cpu")
     train, _ = data.load("runes", classes=4, train=64, test=16)
-    net = screening.trained(tmp_path / "run", train)
+    net, temperature = screening.trained(tmp_path / "run", train)
+    assert temperature == 1
     assert screening.features_of(net, train).features.shape == (64, 8)
     (tmp_path / "run" / "checkpoint.safetensors").unlink()
     with pytest.raises(InputError, match="no checkpoint"):
@@ -47,6 +48,8 @@ def test_the_net_of_a_run_can_be_screened(tmp_path: Path) -> None:
     [
         ("neco", [], detect.NECO), ("relative-mahalanobis", [], detect.RelativeMahalanobis), ("KNN", ["k=7"], detect.KNN),
         ("vim", ["dim=0.9"], detect.ViM), ("react", ["percentile=90", "inner=msp"], detect.ReAct),
+        ("ash", ["percentile=20", "variant=p", "inner=knn", "inner.k=3"], detect.ASH),
+        ("neco", ["logit_factor=true"], detect.NECO),
     ],
 )  # fmt: skip
 def test_detectors_are_made_by_name(gen: torch.Generator, name: str, settings: list[str], kind: type) -> None:
@@ -65,6 +68,10 @@ def test_detectors_are_made_by_name(gen: torch.Generator, name: str, settings: l
         ("knn", ["k"], "write name=value"),
         ("knn", ["k=0"], "KNN: k"),
         ("knn", ["k=many"], "KNN"),
+        ("vim", ["dim=3", "weight=3"], "unknown setting of ViM 'weight'"),
+        ("neco", ["logit_factor=maybe"], "takes bool"),
+        ("gen", ["gamma=Infinity"], "gamma takes float"),
+        ("knn", ["k=3", "inner.k=3"], "no detector inside"),
     ],
 )
 def test_what_cannot_be_made_says_why(gen: torch.Generator, name: str, settings: list[str], message: str) -> None:

@@ -44,11 +44,15 @@ def test_an_unfitted_detector_is_not_kept(tmp_path: Path) -> None:
         ({"detector": "NEKO", "settings": "{}"}, "did you mean 'NECO'"),
         ({"detector": "KNN", "settings": json.dumps({"k": 3})}, "lacks bank"),
         ({"detector": "KNN", "settings": json.dumps({"k": "many"})}, "KNN"),
+        ({"detector": "MSP", "settings": json.dumps({"temperature": -1})}, "temperature"),
+        ({"detector": "MSP", "settings": "[1]"}, "not names and values"),
         ({"detector": "os.system", "settings": json.dumps({"command": "true"})}, "unknown detector"),
     ],
 )
 def test_files_that_hold_no_detector_say_so(tmp_path: Path, about: dict, message: str) -> None:
-    save_file({"x": torch.zeros(1)} if "lacks" not in message else {}, tmp_path / "d.safetensors", metadata=about)
+    save_file(
+        {} if message in ("lacks bank", "temperature") else {"x": torch.zeros(1)}, tmp_path / "d.safetensors", metadata=about
+    )
     with pytest.raises(InputError, match=message):
         shelf.load_detector(tmp_path / "d.safetensors")
 
@@ -80,6 +84,7 @@ def test_features_come_back(gen: torch.Generator, tmp_path: Path) -> None:
         ({"features": np.zeros((3, 2), int), "logits": np.zeros((3, 2))}, "features must be floats"),
         ({"features": np.zeros((0, 2)), "logits": np.zeros((0, 2))}, "features must be floats"),
         ({"features": np.zeros((3, 2)), "logits": np.zeros((3, 2)), "labels": np.zeros(3)}, "whole numbers"),
+        ({"features": np.zeros((3, 2)), "logits": np.zeros((3, 2)), "temperature": np.ones(2)}, "one number above 0"),
         ({"features": np.array([object()] * 3), "logits": np.zeros((3, 2))}, "cannot be read"),
     ],
 )

@@ -132,3 +132,19 @@ def test_temperatures_that_hold_a_target(gen: torch.Generator, scale: float) -> 
 def test_logits_without_size_have_a_documented_temperature() -> None:
     assert float(softmax.temperature_for_norm(torch.zeros(3, 4), 1.0)) == torch.finfo(torch.float32).tiny
     assert float(softmax.temperature_for_entropy(torch.zeros(3, 4), 1.0)) > 0
+
+
+@pytest.mark.parametrize(("rule", "target"), [(softmax.temperature_for_norm, 0.7), (softmax.temperature_for_entropy, 1.1)])
+def test_a_held_temperature_has_the_gradient_of_its_definition(gen: torch.Generator, rule, target: float) -> None:
+    logits = 3 * torch.randn(4, 6, generator=gen, dtype=torch.float64)
+    tracked = logits.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(rule(tracked, target), tracked)
+    step, found = 1e-3, torch.empty_like(logits)  # the bisection is good to a millionth
+    for place in np.ndindex(*logits.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = logits.clone()
+            moved[place] += sign * step
+            ends.append(rule(moved, target))
+        found[place] = (ends[0] - ends[1]) / (2 * step)
+    torch.testing.assert_close(slope, found, rtol=1e-2, atol=2e-3)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from thermocline.moments import ClassMoments, Moments
+from thermocline.spec import Data, Net, Run, Train
 
 SMALL = [
     "--data", "runes", "--net", "resnet8", "--temperature", "5", "--ood", "digits",
@@ -65,6 +66,26 @@ def test_a_team_resumes_and_can_shrink_to_one(tmp_path: Path) -> None:
     (tmp_path / "parts" / "rows.parquet").unlink()
     launch(2, *words, str(tmp_path / "parts"))
     assert values(tmp_path / "parts").keys() == values(tmp_path / "whole").keys()
+
+
+def test_a_failure_of_one_process_ends_all_of_them(tmp_path: Path) -> None:
+    """Else the others would go on with another run, and sum what does not belong together."""
+    words = ["sweep", "--set", "train.epochs=1", "--set", "data.train=64", "--set", "data.test=16", "--set", "net.width=8"]
+    words += ["--set", "data.classes=4", "--set", "train.batch=16", "--over", "seed=0,1", "--device", "cpu", "--out"]
+    first = Run(
+        Data("runes", classes=4, train=64, test=16), Net("mlp", width=8), Train(epochs=1, batch=16)
+    ).name  # fmt: skip
+    (tmp_path / "runs" / first).mkdir(parents=True)
+    (tmp_path / "runs" / first / "foreign.txt").touch()
+    done = launch(2, *words, str(tmp_path / "runs"), expect=1)
+    assert "not a run directory" in done.stderr
+    assert not list((tmp_path / "runs").glob("*/rows.parquet"))
+
+
+def test_sets_smaller_than_the_team_are_named_before_training(tmp_path: Path) -> None:
+    words = ["train", "--set", "data.train=64", "--set", "data.test=2", "--set", "data.classes=2", "--device", "cpu", "--out"]
+    done = launch(3, *words, str(tmp_path / "run"), expect=1)
+    assert "3 processes share every set, and test has only 2 images" in done.stderr
 
 
 def test_verbs_that_do_not_share_their_work_say_so(tmp_path: Path) -> None:

@@ -126,13 +126,21 @@ class _Listener:
 
 @contextlib.contextmanager
 def _open(directory: Path, what: spec.Run, team: Team) -> Iterator[record.Record | _Listener]:
-    """The run directory, held open by the process that leads."""
-    if team.leads:
-        with record.open_run(directory, what) as log:
-            team.tell((log.finished, log.steps))
-            yield log
-    else:
-        yield _Listener(directory, *team.tell(None))
+    """The run directory, held open by the process that leads; where it cannot be opened, no process goes on."""
+    if not team.leads:
+        facts = team.tell(None)
+        if isinstance(facts, Exception):
+            raise facts
+        yield _Listener(directory, *facts)
+        return
+    with contextlib.ExitStack() as held:
+        try:
+            log = held.enter_context(record.open_run(directory, what))
+        except InputError as error:
+            team.tell(error)
+            raise
+        team.tell((log.finished, log.steps))
+        yield log
 
 
 def _carry_out(
@@ -148,12 +156,15 @@ def _carry_out(
     if what.net.logit_norm_init is not None:
         some = torch.arange(0, len(train_on), max(len(train_on) // what.train.batch, 1))[: max(what.train.batch, 2)]
         nets.set_logit_norm(net, train_on.take(some).images, what.net.logit_norm_init)
+    others = {f"{name}/{part}": split for name, pair in ood.items() for part, split in zip(("train", "test"), pair)}
+    splits = {"train": train_on, "test": test_on, **others}
+    if short := [name for name, split in splits.items() if len(split) < team.size]:
+        raise InputError(f"{team.size} processes share every set, and {short[0]} has only {len(splits[short[0]])} images")
     state = train.State(net, what.train)
     total = train.total_steps(what.train, len(train_on))
     snapshots = train.snapshot_steps(what.train, total)
-    others = {f"{name}/{part}": split for name, pair in ood.items() for part, split in zip(("train", "test"), pair)}
     if isinstance(log, record.Record):
-        _describe(what, log, device, {"train": train_on, "test": test_on, **others}, processes=team.size)
+        _describe(what, log, device, splits, processes=team.size)
     _resume(log, state, snapshots, team)
     often = range(0, total, max(total // UPDATES, 1))
     for step, _ in train.fit(net, train_on, what.train, seed=what.seed, state=state, at=often, team=team):
@@ -201,13 +212,20 @@ def follow_all(
     device: str = "auto",
     data_dir: str | None = None,
 ) -> Iterator[Progress]:
-    """Carry out several runs, yielding where each stands. One that fails stops itself alone; the first error is raised last."""
+    """Carry out several runs, yielding where each stands. One that fails stops itself alone; the first error is raised last.
+
+    Under `torchrun` a failure ends them all: processes that no longer do the same would sum what does not belong together.
+    """
     runs = list({what.key: what for what in runs}.values())
     for what in runs:
         check(what, device=device, data_dir=data_dir)
     options = {"store": os.fspath(store), "device": device, "data_dir": data_dir}
-    if jobs > 1 and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("under torchrun the processes share each run; leave out --jobs")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if jobs > 1:
+            raise InputError("under torchrun the processes share each run; leave out --jobs")
+        for what in runs:
+            yield from follow(what, Path(store) / what.name, device=device, data_dir=data_dir)
+        return
     if jobs > 1 and len(runs) > 1:
         stream = _side_by_side(runs, jobs, options)
     else:

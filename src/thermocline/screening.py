@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,6 +17,7 @@ from thermocline import detect, measure, nets, record, spec
 from thermocline.data import Split
 from thermocline.measure import source
 from thermocline.measure.capture import capture
+from thermocline.measure.detecting import linear_head
 from thermocline.nets import Tap
 from thermocline.scanner import head_of, inner
 from thermocline.shelf import Features
@@ -37,30 +39,32 @@ def features_of(model: nn.Module, data: Any) -> Features:
                 logits = subject.run(arguments)
             parts.append((at[place], logits, labels))
     features, logits, labels = (torch.cat(some) for some in zip(*parts))
-    layer = net.get_submodule(head.path)
-    linear = isinstance(layer, nn.Linear)
-    weight, bias = (layer.weight.detach(), layer.bias) if linear else (None, None)
-    return Features(features, logits, labels, weight, None if bias is None else bias.detach())
+    return Features(features, logits, labels, *linear_head(net.get_submodule(head.path), features, logits))
 
 
 def make(name: str, settings: Iterable[str], found: Features, *, temperature: float) -> detect.Detector:
     """A detector by name, not yet fitted: case and hyphens do not matter, settings are `name=value`."""
     kind = _kind(name)
     given = dict(_parse(text) for text in settings)
+    inner = [f"{key.removeprefix('inner.')}={json.dumps(given.pop(key))}" for key in list(given) if key.startswith("inner.")]
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
-    if unknown := [key for key in given if key not in fields]:
-        raise spec.unknown(f"setting of {kind.__name__}", unknown[0], fields)
+    own = [key for key in fields if key not in ("weight", "bias")]  # which are the features' own
+    if unknown := [key for key in given if key not in own]:
+        raise spec.unknown(f"setting of {kind.__name__}", unknown[0], own)
     values: dict[str, Any] = {"temperature": temperature} if "temperature" in fields else {}
     if "inner" in fields:
-        values["inner"] = make(str(given.pop("inner", "Energy")), (), found, temperature=temperature)
+        values["inner"] = make(str(given.pop("inner", "Energy")), inner, found, temperature=temperature)
+    elif inner:
+        raise InputError(f"{kind.__name__} has no detector inside: leave out inner.")
     if "weight" in fields and found.weight is None:
-        raise InputError(
-            f"{kind.__name__} reads the head's weight, which the features' file has not: add an array 'weight' (c, d)"
-        )
+        raise InputError(f"{kind.__name__} reads the head's weight: the features' file needs an array 'weight' (c, d)")
     values |= {key: getattr(found, key) for key in ("weight", "bias") if key in fields}
     missing = [key for key, field in fields.items() if field.default is dataclasses.MISSING and key not in {**values, **given}]
     if missing:
         raise InputError(f"{kind.__name__} needs --set {missing[0]}=..., which papers choose differently")
+    for key, value in given.items():
+        if (fields[key].type == "bool") != isinstance(value, bool) or value in (math.inf, -math.inf):
+            raise InputError(f"{kind.__name__}: {key} takes {fields[key].type}, got {value!r}")
     try:
         return kind(**{**values, **given})
     except (TypeError, ValueError) as error:
@@ -81,8 +85,8 @@ def score(detector: detect.Detector, found: Features) -> Tensor:
     """The scores of samples, higher the more in-distribution."""
     try:
         return detector.score(found.features, found.logits)
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    except (ValueError, RuntimeError) as error:  # the latter: a file whose tensors do not fit each other
+        raise InputError(str(error).splitlines()[0]) from None
 
 
 def evaluate(detector: detect.Detector, inside: Features, outside: Mapping[str, Features]) -> pa.Table:
@@ -102,15 +106,15 @@ def evaluate(detector: detect.Detector, inside: Features, outside: Mapping[str, 
     return pa.Table.from_pylist(rows)
 
 
-def trained(directory: str | os.PathLike[str], train: Split) -> nn.Module:
-    """The net of a run directory as it was last saved; `train` is a split of the images it was trained on."""
+def trained(directory: str | os.PathLike[str], train: Split) -> tuple[nn.Module, Tensor]:
+    """The net of a run directory as last saved, and the temperature training was at then; `train`: what it was trained on."""
     what = record.load_run(directory).spec
     if (checkpoint := record.load_checkpoint(directory)) is None:
         raise InputError(f"{directory} has no checkpoint: its weights are not there to read")
     net = nets.build(what.net, classes=train.classes, size=train.size, channels=train.channels, seed=what.seed)
     weights = {name.removeprefix("net."): tensor for name, tensor in checkpoint[1].items() if name.startswith("net.")}
     net.load_state_dict(weights)
-    return net.to(train.device)
+    return net.to(train.device), checkpoint[1]["temperature"]
 
 
 def _kind(name: str) -> type:

@@ -65,6 +65,8 @@ def load_detector(path: str | os.PathLike[str], *, device: torch.device | str = 
         settings = json.loads(about["settings"])
     except ValueError:
         raise InputError(f"{path}: the settings of its detector are not JSON") from None
+    if not isinstance(settings, dict):
+        raise InputError(f"{path}: the settings of its detector are {settings!r}, not names and values")
     return detect.restore(about["detector"], settings, tensors)
 
 
@@ -98,6 +100,8 @@ def _check(found: Features, path: str | os.PathLike[str]) -> None:
             raise InputError(f"{path}: {name} must be floats, one row a sample, got {tensor.dtype} {tuple(tensor.shape)}")
     if len(features) != len(logits) or (labels is not None and labels.shape != (len(features),)):
         raise InputError(f"{path}: features, logits and labels must be of equally many samples")
+    if found.temperature is not None and (found.temperature.ndim or not found.temperature > 0):
+        raise InputError(f"{path}: temperature must be one number above 0")
     if labels is not None and labels.is_floating_point():
         raise InputError(f"{path}: labels must be whole numbers, got {labels.dtype}")
 

@@ -56,7 +56,9 @@ def main() -> None:
 
 
 def _fail(message: str, *, code: int) -> None:
-    err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    err.quiet = False  # of several processes, the one that fails speaks
+    where = "" if LEADS else f" (process {os.environ['RANK']})"
+    err.print(f"[bold red]error:[/]{where} {escape(message)}", soft_wrap=True)
     sys.exit(code)
 
 
@@ -135,7 +137,7 @@ def sweep(
         _show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
     finally:
         there = [to / run.name for run in runs if (to / run.name / "rows.log").exists()]
-        if there:
+        if there and LEADS:
             _conclude(there, to / "report.html")
 
 
@@ -176,6 +178,8 @@ def _fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
     """Download those named sets that can be and are not there, if that was asked for."""
     if not wanted:
         return
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise InputError("--download is for one process: fetch the data first, then start torchrun without it")
     if data_dir is None:
         raise InputError("--download needs to know where to: give --data-dir DIR")
     from thermocline import data

@@ -41,17 +41,22 @@ def features(
     place = check_device(device)
     what = record.load_run(model).spec if (Path(model) / "spec.json").exists() else None
     home = like or (what.data.name if what else data)
+    if what is None and ":" not in model:
+        raise InputError(f"there is no run directory {model}, and it is not MODULE:CALLABLE, e.g. mynets:resnet")
     if home is None:
         raise InputError("name the data to read with --data NAME")
+    if what and record.load_checkpoint(model) is None:
+        raise InputError(f"{model} has no checkpoint: its weights are not there to read")
     own = ("classes", "size", "train", "test", "imbalance", "label_noise") if what else ()
     sizes: dict[str, Any] = {key: getattr(what.data, key) for key in own} if what else {}
     known = sets.load(home, device=place, data_dir=data_dir, **sizes)
     chosen = known if data in (None, home) else sets.load(data, like=known[0], device=place, data_dir=data_dir)
-    net = screening.trained(model, known[0]) if what else module_of(callable_of(model), model, weights).to(place)
-    found = screening.features_of(net, chosen[split == "test"])
     if what:
-        found = found._replace(temperature=found.logits.new_tensor(what.train.temperature))
-    shelf.save_features(found, to)
+        net, temperature = screening.trained(model, known[0])
+    else:
+        net, temperature = module_of(callable_of(model), model, weights).to(place), None
+    found = screening.features_of(net, chosen[split == "test"])
+    shelf.save_features(found._replace(temperature=temperature), to)
     out.print(f"{len(found.features)} samples of {data or home} ({split}), {found.features.shape[1]} features", highlight=False)
     say("features", to)
 
@@ -75,7 +80,8 @@ def fit(
 
     found = shelf.load_features(features, device=check_device(device))
     known = 1.0 if found.temperature is None else float(found.temperature)
-    detector = screening.fit(screening.make(name, set_ or (), found, temperature=temperature or known), found)
+    chosen = known if temperature is None else temperature
+    detector = screening.fit(screening.make(name, set_ or (), found, temperature=chosen), found)
     shelf.save_detector(detector, to)
     say(repr(detector), to)
 

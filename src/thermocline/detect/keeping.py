@@ -96,7 +96,7 @@ def _made(kind: type, values: Mapping[str, Any]) -> Any:
     inside = learned(kind)
     try:
         detector = kind(**{key: value for key, value in values.items() if key not in inside})
-    except (TypeError, AttributeError) as error:  # a value of another type than the constructor compares it with
+    except (TypeError, AttributeError, ValueError) as error:  # a value of another type than the constructor compares it with
         raise spec.InputError(f"the {kind.__name__} kept here cannot be made: {error}") from error
     for key in inside:
         setattr(detector, key, values[key])

@@ -171,8 +171,8 @@ def neural_collapse(seen: Seen) -> Iterator[Row]:
     """
     *_, (tap, row) = seen.layers()
     moments, some, weight = seen.last.moments, seen.last.some, seen.weight(tap)
-    if weight is None or not moments.counts.all():
-        return  # a class without a sample has no mean to compare
+    if weight is None or len(weight) < 2 or not moments.counts.all():
+        return  # a class without a sample has no mean to compare, nor has a single class another
     nearest = geometry.nearest_class_mean(some.values[0], moments.means)
     nc4 = (seen.outputs["train"].some.values[0].argmax(1) != nearest).double().mean()
     found = geometry.collapse_from_moments(moments, seen.last.read(weight), nc4=nc4)

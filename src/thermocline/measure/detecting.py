@@ -54,15 +54,26 @@ def _candidates(
         params(detector="nnguide", k=k): detect.NNGuide(k=k, temperature=t),
     }.items():
         yield name, lambda detector=detector: detector.fit(features, logits, labels)
-    if isinstance(head, nn.Linear) and not last.subset:
-        yield from _with_head(head.weight.detach(), head.bias, last, outputs, t)
+    weight, bias = (None, None) if last.subset else linear_head(head, features, logits)
+    if weight is not None:
+        yield from _with_head(weight, bias, last, outputs, t)
+
+
+def linear_head(head: nn.Module, features: Tensor, logits: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """The weight and bias of a head, if logits are W h + b: a layer may be called linear and do more, or the net after it."""
+    if not isinstance(head, nn.Linear):
+        return None, None
+    weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
+    some, wanted = features[:100].to(weight.dtype), logits[:100].double()
+    gap = (nn.functional.linear(some, weight, bias).double() - wanted).abs().max()
+    # A bfloat16 net rounds by half a percent.
+    return (weight, bias) if gap <= 0.02 * wanted.abs().max() else (None, None)
 
 
 def _with_head(
     weight: Tensor, bias: Tensor | None, last: LastFeatures, outputs: Outputs, t: float
 ) -> Iterator[tuple[str, Callable[[], detect.Detector]]]:
     """Those that read the head's weight."""
-    bias = None if bias is None else bias.detach()
     all_, (features,), (logits, labels) = last.moments.all, last.some.values, outputs.some.values
     dim = _axes(weight.shape[1])
     yield params(detector="residual", dim=dim), lambda: detect.Residual(weight, bias, dim=dim).fit_moments(all_)

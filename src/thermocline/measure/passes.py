@@ -75,6 +75,8 @@ class Seen:
                 continue
             inside, outside = self.scores["test"].by_detector, self.scores[f"{name}/test"].by_detector
             for detector, scores in inside.items():
+                if scores.isnan().any() or outside[detector].isnan().any():
+                    continue  # a sample that it cannot score: how good it is cannot be said
                 yield Found(detector, f"{name}/test", scores, outside[detector])
 
     def layers(self) -> Iterator[tuple[Tap, Callable[..., Row]]]:

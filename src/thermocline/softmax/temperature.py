@@ -84,7 +84,7 @@ def temperature_for_norm(logits: Float[Tensor, "n c"], target: float) -> Float[T
 def temperature_for_entropy(logits: Float[Tensor, "n c"], target: float) -> Float[Tensor, ""]:
     """The temperature at which the mean entropy of the softmax, which rises with T, has a wanted value in nats.
 
-        mean_i H(softmax_T(e_i)) = target,   dH/dT = Var_p(e) / T^3 >= 0      [velickovic2024softmax]
+        mean_i H(softmax_T(e_i)) = target,   dH/dT = mean_i Var_p(e_i) / T^3 >= 0   [velickovic2024softmax]
 
     Found by halving an interval of log T, a fixed number of times, so that a GPU can replay it: to a millionth of T,
     between 1e-6 and 1e6 of the spread of the logits.
@@ -96,13 +96,20 @@ def temperature_for_entropy(logits: Float[Tensor, "n c"], target: float) -> Floa
     if not 0 < target < math.log(logits.shape[1]):
         raise ValueError(f"the entropy over {logits.shape[1]} classes lies between 0 and {math.log(logits.shape[1]):.4g}")
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    spread = (wide.amax(1) - wide.amin(1)).mean().clamp(min=torch.finfo(torch.float32).tiny)
-    low, high = spread.log() - math.log(1e6), spread.log() + math.log(1e6)
-    for _ in range(26):
-        middle = (low + high) / 2
-        hot = entropy(wide, temperature=middle.exp()).mean() > target
-        low, high = torch.where(hot, low, middle), torch.where(hot, middle, high)
-    return ((low + high) / 2).exp()
+    with torch.no_grad():
+        spread = (wide.amax(1) - wide.amin(1)).mean().clamp(min=torch.finfo(torch.float32).tiny)
+        low, high = spread.log() - math.log(1e6), spread.log() + math.log(1e6)
+        for _ in range(26):
+            middle = (low + high) / 2
+            hot = entropy(wide, temperature=middle.exp()).mean() > target
+            low, high = torch.where(hot, low, middle), torch.where(hot, middle, high)
+        found = ((low + high) / 2).exp()
+        p, z = softmax(wide, temperature=found), wide / found
+        slope = (p * (z - (p * z).sum(1, keepdim=True)).square()).sum(1).mean()
+    # H(e, T(e)) = target for all e, so d log T / de = -(dH/de) / (dH / d log T), the latter being mean_i Var_p(e_i / T): what
+    # follows is T, with that gradient.
+    here = entropy(wide, temperature=found).mean()
+    return found * (1 - (here - here.detach()) / slope.clamp(min=torch.finfo(wide.dtype).tiny))
 
 
 def entropy(logits: Float[Tensor, "*shape"], *, temperature: Temperature = 1.0, dim: int = -1) -> Float[Tensor, "*rest"]:

@@ -88,6 +88,10 @@ def _within_memory(run: Callable[[], Tensor], step: Step) -> Tensor:
         return run()
     except torch.OutOfMemoryError:
         size = step.order.shape[1]
+        if step.team.size > 1:  # the others are at other places, so nothing can be tried out
+            raise spec.Failure(
+                f"out of memory at train.batch={size}, over {step.team.size} processes; try a smaller one"
+            ) from None
     fits = fitting_batch(step)  # outside the handler, which would keep what the step had allocated alive
     advice = f"train.batch={fits} fits" if fits else "not even one image fits: try a smaller net.width or data.size"
     raise spec.Failure(f"out of memory at train.batch={size}; {advice}")

@@ -2,8 +2,8 @@
 
 Three things beside the compiler make it fast on a GPU. Weights are kept in the precision of the forward pass beside the
 originals, so that none is cast twice a step. The gradients of convolutions' weights, which nothing waits for until the
-optimiser, are computed on a stream of their own, beside the gradients of activations. And images get channels of zeros up to
-eight, which tensor cores want.
+optimiser, are computed on a stream of their own, beside the gradients of activations. And convolutions that read fewer than
+eight channels read zeros beside them, which tensor cores want.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thermocline import nets
 from thermocline.train.step import Step
 
 CHANNELS = 8  # of images: a multiple of what tensor cores read at once
@@ -79,6 +78,8 @@ class _Convolve(torch.autograd.Function):
 
 def _convolve(layer: nn.Conv2d, input: Tensor) -> Tensor:
     how = [int(number) for pair in (layer.stride, layer.padding, layer.dilation) for number in pair] + [layer.groups]
+    if more := layer.weight.shape[1] * layer.groups - input.shape[1]:
+        input = functional.pad(input, (0, 0, 0, 0, 0, more)).contiguous(memory_format=torch.channels_last)
     return _Convolve.apply(input.to(layer.weight.dtype), layer.weight, how)  # pyright: ignore[reportReturnType]
 
 
@@ -120,9 +121,6 @@ class Compiled:
         return self.step.forward(self._run)
 
     def _run(self, images: Tensor) -> Tensor:
-        stem = next(iter(self.read.values()), None)
-        if stem is not None and stem.ndim == 4 and (more := stem.shape[1] - images.shape[1]):
-            images = functional.pad(images, (0, 0, 0, 0, 0, more)).contiguous(memory_format=torch.channels_last)
         return torch.func.functional_call(self.step.net, self.read, (images,)) if self.read else self.step.net(images)
 
     def _widen(self, gradients: tuple[Tensor | None, ...]) -> None:
@@ -140,18 +138,20 @@ class Compiled:
             torch._foreach_copy_(wide, narrow)  # pyright: ignore[reportPrivateImportUsage]
 
     def _half(self) -> Iterator[tuple[str, Tensor]]:
-        """The weights that the forward pass reads in half precision, if it does."""
+        """The weights that the forward pass reads in half precision, if it does; one that two layers share is there once."""
         if self.step.train.precision != "bfloat16":
             return
+        trained = {name for name, _ in self.step.state.named_parameters()}
         for path, layer in self.step.net.named_modules():
-            if isinstance(layer, nn.Conv2d | nn.Linear) and layer.weight.requires_grad:
-                yield f"{path}.weight", layer.weight
+            if isinstance(layer, nn.Conv2d | nn.Linear) and (name := f"{path}.weight") in trained:
+                yield name, layer.weight
 
     def _copy(self, name: str, weight: Tensor) -> Tensor:
+        """In half precision; of a convolution that reads few channels, with more of zeros."""
         copy = weight.detach().bfloat16()
-        first = nets.taps(self.step.net)[0].path
-        layer = self.step.net.get_submodule(first)
-        if name == f"{first}.weight" and isinstance(layer, nn.Conv2d) and layer.groups == 1 and weight.shape[1] < CHANNELS:
+        layer = self.step.net.get_submodule(name.removesuffix(".weight"))
+        ours = any(layer is one for one, _ in self.separate.forwards)
+        if ours and isinstance(layer, nn.Conv2d) and layer.groups == 1 and weight.shape[1] < CHANNELS:
             copy = functional.pad(copy, (0, 0, 0, 0, 0, CHANNELS - weight.shape[1]))
             copy = copy.contiguous(memory_format=torch.channels_last)
         return copy.requires_grad_()

@@ -1,0 +1,138 @@
+"""Adaptive-temperature attention in models of Hugging Face transformers, switched on and off without touching a weight.
+
+from thermocline.integrations import transformers as hot
+hot.enable(model)                                  # the published rule, every layer and head
+hot.enable(model, layers=[10, 11], rule=attention.EffectiveItems(...))
+hot.disable(model)
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thermocline.attention import BACKENDS, PUBLISHED, Rule, adaptive_attention
+from thermocline.spec import InputError
+
+NAME = "thermocline"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How one attention layer is sharpened; `heads` None is all of them."""
+
+    rule: Rule
+    heads: tuple[int, ...] | None
+    backend: str
+
+
+_SETTINGS: weakref.WeakKeyDictionary[nn.Module, Setting] = weakref.WeakKeyDictionary()
+_BEFORE: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
+
+
+def enable(
+    model: Any,
+    *,
+    rule: Rule = PUBLISHED,
+    layers: Collection[int] | None = None,
+    heads: Collection[int] | None = None,
+    backend: str = "auto",
+) -> None:
+    """Sharpen the attention of a model at inference, in all layers and heads or in those named; again to change how.
+
+    Layers count from 0, as the model numbers them. Caches, `generate` and every mask of the model work as before; layers and
+    heads that are not named attend as with "sdpa". Models with soft-capped or biased logits raise when they are run.
+    """
+    _register()
+    found = attention_layers(model)
+    if backend != "auto" and backend not in BACKENDS:
+        raise InputError(f"backend must be one of auto, {', '.join(BACKENDS)}, got {backend!r}")
+    if wrong := sorted(set(layers or ()) - found.keys()):
+        raise InputError(f"there is no attention layer {wrong[0]}: this model has {min(found)} to {max(found)}")
+    for index, layer in found.items():
+        _SETTINGS.pop(layer, None)
+        if layers is None or index in layers:
+            _SETTINGS[layer] = Setting(rule, None if heads is None else tuple(sorted(heads)), backend)
+    if model not in _BEFORE:
+        _BEFORE[model] = model.config._attn_implementation
+        model.set_attn_implementation(NAME)
+        if model.config._attn_implementation != NAME:
+            del _BEFORE[model]
+            raise InputError(
+                f"{type(model).__name__} does not let its attention be chosen: transformers has no interface for it"
+            )
+
+
+def disable(model: Any) -> None:
+    """Leave the model as it was before `enable`; one that was not enabled is left alone."""
+    for layer in model.modules():
+        _SETTINGS.pop(layer, None)
+    if model in _BEFORE:
+        model.set_attn_implementation(_BEFORE.pop(model))
+
+
+def attention_layers(model: nn.Module) -> dict[int, nn.Module]:
+    """The modules that attend, by the number the model gives them, or else in their order.
+
+    They are those named so that hold no other of that name: a block's `Attention` may wrap its `SelfAttention`.
+    """
+    named = [module for module in model.modules() if type(module).__name__.endswith("Attention")]
+    inner = [one for one in named if not any(other is not one and other in set(one.modules()) for other in named)]
+    numbers = [getattr(one, "layer_idx", None) for one in inner]
+    if not inner:
+        raise InputError(f"no attention layer was found in {type(model).__name__}")
+    plain = any(not isinstance(number, int) for number in numbers) or len(set(numbers)) < len(numbers)
+    return dict(enumerate(inner)) if plain else {int(number): one for number, one in zip(numbers, inner) if number is not None}
+
+
+def _register() -> None:
+    """Teach transformers the name. Without a function for masks under the same name it would leave the causal one out."""
+    try:
+        from transformers import AttentionInterface
+        from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+    except ImportError as error:
+        raise InputError(f"this needs transformers 4.53 or newer: pip install 'thermocline[hf]' ({error})") from None
+    AttentionInterface.register(NAME, _attend)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    **more: Any,
+) -> tuple[Tensor, None]:
+    """What a layer calls: heads second on the way in, third on the way out."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    setting = _SETTINGS.get(module)
+    options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal, **more}
+    if setting is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    if dropout:
+        raise InputError("an adaptive temperature is for inference: call model.eval(), or disable it to train")
+    if odd := [name for name in ("softcap", "position_bias") if more.get(name) is not None]:
+        raise InputError(f"{type(module).__name__} changes its logits by a {odd[0]}, which adaptive attention does not know")
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = bool(causal) and attention_mask is None and query.shape[2] > 1
+    if causal:  # keys beyond the queries are the empty rest of a static cache
+        key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
+    out = adaptive_attention(
+        query, key, value, causal=causal, scale=scaling, mask=attention_mask, rule=setting.rule, backend=setting.backend
+    )
+    if setting.heads is not None:
+        plain, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        chosen = torch.zeros(query.shape[1], dtype=torch.bool, device=query.device)
+        chosen[list(setting.heads)] = True
+        out = out.where(chosen[:, None, None], plain.transpose(1, 2))
+    return out.transpose(1, 2).contiguous(), None

@@ -1,0 +1,131 @@
+"""Adaptive attention inside small random models of transformers: switched on and off, cached, masked, by layer and head."""
+
+import contextlib
+import warnings
+
+import pytest
+import torch
+
+from thermocline import attention
+from thermocline.spec import InputError
+
+with contextlib.suppress(ImportError), warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import transformers
+
+    from thermocline.integrations import transformers as hot
+
+pytestmark = [
+    pytest.mark.skipif("hot" not in globals(), reason="transformers is not installed"),
+    pytest.mark.filterwarnings("ignore"),  # of transformers' own
+]
+TEXT = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+SHARPER = attention.Fixed(3.0)
+
+
+def text(name: str):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        if name == "gpt2":
+            config = transformers.GPT2Config(vocab_size=61, n_embd=32, n_layer=3, n_head=4, n_positions=128)
+            return transformers.GPT2LMHeadModel(config).eval()
+        made = {"llama": transformers.LlamaConfig, "gemma": transformers.GemmaConfig, "mistral": transformers.MistralConfig}[
+            name
+        ]
+        more = {"sliding_window": 6} if name == "mistral" else {}
+        config = made(**TEXT, num_key_value_heads=2, head_dim=8, max_position_embeddings=128, **more)
+        return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+def images():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = transformers.ViTConfig(
+            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=16, patch_size=4
+        )
+        return transformers.ViTForImageClassification(config).eval()
+
+
+def tokens(gen: torch.Generator, length: int = 17) -> dict[str, torch.Tensor]:
+    """Two sequences, the second with padding on the left."""
+    mask = torch.ones(2, length, dtype=torch.long)
+    mask[1, :4] = 0
+    return {"input_ids": torch.randint(61, (2, length), generator=gen), "attention_mask": mask}
+
+
+@torch.no_grad()
+def logits(model, inputs) -> torch.Tensor:
+    return model(**inputs).logits
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma", "gpt2", "mistral"])
+def test_beta_one_is_the_model_and_disabling_restores_it(gen: torch.Generator, name: str) -> None:
+    """Causal masks, padding, windows and grouped heads all arrive; a lost mask would show here."""
+    model, inputs = text(name), tokens(gen)
+    before, implementation = logits(model, inputs), model.config._attn_implementation
+    seen = inputs["attention_mask"].bool()
+    hot.enable(model, rule=attention.PLAIN)
+    torch.testing.assert_close(logits(model, inputs)[seen], before[seen], rtol=1e-4, atol=1e-5)
+    hot.enable(model, rule=SHARPER)
+    assert not torch.allclose(logits(model, inputs)[seen], before[seen], rtol=1e-3, atol=1e-4)
+    hot.disable(model)
+    assert torch.equal(logits(model, inputs), before)
+    assert model.config._attn_implementation == implementation
+    hot.disable(model)
+
+
+def test_future_tokens_change_nothing(gen: torch.Generator) -> None:
+    model, inputs = text("llama"), tokens(gen)
+    hot.enable(model)
+    inputs["attention_mask"][:] = 1
+    other = {**inputs, "input_ids": inputs["input_ids"].clone()}
+    other["input_ids"][:, -1] = (other["input_ids"][:, -1] + 1) % 61
+    torch.testing.assert_close(logits(model, other)[:, :-1], logits(model, inputs)[:, :-1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma", "gpt2"])
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_generating_with_a_cache_is_generating_without(gen: torch.Generator, name: str, cache: str) -> None:
+    if (name, cache) == ("gpt2", "static"):
+        pytest.skip("GPT-2 is tried with a dynamic cache")
+    model, inputs = text(name), tokens(gen, 9)
+    hot.enable(model, rule=SHARPER)
+    options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+    with torch.no_grad():
+        slow = model.generate(**inputs, **options, use_cache=False)
+        quick = model.generate(**inputs, **options, cache_implementation=cache)
+    assert torch.equal(slow, quick)
+
+
+def test_layers_and_heads_can_be_chosen(gen: torch.Generator) -> None:
+    model, inputs = text("llama"), tokens(gen)
+    before = logits(model, inputs)
+    hot.enable(model, rule=SHARPER, heads=[])
+    torch.testing.assert_close(logits(model, inputs), before, rtol=1e-4, atol=1e-5)
+    hot.enable(model, rule=SHARPER, heads=range(4))
+    everywhere = logits(model, inputs)
+    hot.enable(model, rule=SHARPER)
+    torch.testing.assert_close(logits(model, inputs), everywhere, rtol=1e-5, atol=1e-6)
+    hot.enable(model, rule=SHARPER, layers=[2])
+    assert not torch.allclose(logits(model, inputs), everywhere, atol=1e-5)
+    with pytest.raises(InputError, match="no attention layer 7: this model has 0 to 2"):
+        hot.enable(model, layers=[7])
+
+
+def test_images_attend_in_all_directions(gen: torch.Generator) -> None:
+    model, pixels = images(), {"pixel_values": torch.randn(3, 3, 16, 16, generator=gen)}
+    before = logits(model, pixels)
+    hot.enable(model, rule=attention.PLAIN)
+    torch.testing.assert_close(logits(model, pixels), before, rtol=1e-4, atol=1e-5)
+    hot.enable(model, rule=SHARPER)
+    assert not torch.allclose(logits(model, pixels), before, atol=1e-5)
+    hot.disable(model)
+    assert torch.equal(logits(model, pixels), before)
+
+
+def test_what_cannot_be_done_says_so(gen: torch.Generator) -> None:
+    with pytest.raises(InputError, match="no attention layer was found in Linear"):
+        hot.enable(torch.nn.Linear(2, 2, device="meta"))
+    model = text("llama")
+    with pytest.raises(InputError, match="backend must be one of auto"):
+        hot.enable(model, backend="tritn")

@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from thermocline import attention
+from thermocline.bench.detection import pytorch_ood
 from thermocline.spec import InputError
 
 with contextlib.suppress(ImportError), warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    with contextlib.suppress(Exception):
+        pytorch_ood()  # declares the operators that torchvision, which transformers imports where it is, lacks beside a CPU torch
     import transformers
 
     from thermocline.integrations import transformers as hot

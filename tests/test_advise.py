@@ -22,7 +22,7 @@ from report_cases import HOSTILE, chromium, show
 from scipy import stats
 
 from thermocline import advise, record
-from thermocline.advise import Tradeoff
+from thermocline.advise import Tradeoff, relation
 from thermocline.record import Row
 from thermocline.spec import Data, InputError, Net, Run, Train
 
@@ -82,17 +82,16 @@ def test_points_are_of_the_last_step_and_the_first_probe(tmp_path):
 @pytest.mark.parametrize(
     ("slope", "status", "words"),
     [
-        (+0.5, "present", "move against each other: r = -0."),
-        (-0.5, "reversed", "move together: r = 0."),
+        (+0.5, "present", "move against each other: r = -1.00 [-1.00, -0."),
+        (-0.5, "reversed", "move together: r = 1.00 [0."),
         (0.0, "unclear", "have no clear relation: r = "),
     ],
 )
 def test_the_verdict_follows_the_numbers(tmp_path, slope, status, words):
     (one,) = found(sweep(tmp_path, slope)).relations
     assert one.status == status
-    assert one.sentence.startswith(f"Over 12 runs, transfer and NECO detection on svhn {words}")
-    assert f"r = {one.pearson}; {'the paper' if slope else 'these runs'}" in one.sentence
-    assert "settings only" not in one.sentence
+    assert one.sentence.startswith(f"Over 4 settings (12 runs), transfer and NECO detection on svhn {words}")
+    assert f"r = {one.pearson}; {'the paper' if slope else 'these settings'}" in one.sentence
 
 
 def test_a_trade_off_that_heat_goes_along_backwards_is_not_the_papers(tmp_path):
@@ -100,7 +99,18 @@ def test_a_trade_off_that_heat_goes_along_backwards_is_not_the_papers(tmp_path):
         write(tmp_path / str(place), 0.5 - 0.1 * place, 0.9 - 0.1 * place + 0.01 * (place % 2), temperature=temperature)
     (one,) = found(tmp_path).relations
     assert one.status == "turned"
-    assert "; but here it is the hotter runs that transfer better." in one.sentence
+    assert "; but here it is the hotter settings that transfer better." in one.sentence
+
+
+def test_a_setting_of_many_seeds_does_not_outvote_the_others(tmp_path):
+    """Over settings the hotter transfer a little worse; over runs, most of them of one setting, they would transfer better."""
+    for place, (temperature, transfer) in enumerate(((1, 0.6), (10, 0.9), (100, 0.5), (1000, 0.6))):
+        for seed in range(20 if place == 0 else 1):
+            write(tmp_path / f"{place}-{seed}", 1 - transfer, 1 - transfer + 0.3, temperature=temperature, seed=seed)
+    (one,) = found(tmp_path).relations
+    assert (one.status, len(one.settings), len(one.points)) == ("present", 4, 23)
+    heat, kept = zip(*((np.log(point.temperature), point.transfer) for point in one.points))
+    assert np.corrcoef(heat, kept)[0, 1] > 0
 
 
 def test_intervals_are_over_seeds(tmp_path):
@@ -113,6 +123,17 @@ def test_intervals_are_over_seeds(tmp_path):
         assert at.auroc.kind == "95 % t-interval, 3 seeds"
 
 
+def test_intervals_end_where_their_numbers_do(tmp_path):
+    for seed, (rho, auroc) in enumerate(((0.0, 1.0), (0.0, 1.0), (0.9, 0.2))):
+        write(tmp_path / str(seed), rho, auroc, seed=seed)
+    some = found(tmp_path)
+    ((at,),) = (one.settings for one in some.relations)
+    assert (at.transfer.mean, at.auroc.mean) == pytest.approx((0.7, 2.2 / 3))
+    assert (at.transfer.low, at.transfer.high, at.auroc.low, at.auroc.high) == (0, 1, 0, 1)
+    assert "0.733 [0.000, 1.000]" in printed(some)
+    assert "cut to [0, 1]" in " ".join(printed(some).split())
+
+
 def test_one_seed_has_no_interval(tmp_path):
     some = found(sweep(tmp_path, 0.5, seeds=1, noise=0))
     assert {at.transfer.count for at in some.relations[0].settings} == {1}
@@ -123,7 +144,10 @@ def test_one_seed_has_no_interval(tmp_path):
 
 def test_correlations_are_those_of_scipy(tmp_path):
     (one,) = found(sweep(tmp_path, 0.1)).relations
-    x, y = [point.transfer for point in one.points], [point.auroc for point in one.points]
+    x, y = (
+        [np.mean([getattr(p, column) for p in one.points if p.temperature == heat]) for heat in (1, 10, 100, 1000)]
+        for column in ("transfer", "auroc")
+    )
     linear = stats.pearsonr(x, y)
     assert one.pearson.value == pytest.approx(linear.statistic)
     assert (one.pearson.low, one.pearson.high) == pytest.approx(tuple(linear.confidence_interval(0.95)), rel=1e-6)
@@ -142,7 +166,7 @@ def test_rank_correlation_with_ties_is_that_of_scipy(pairs):
     assert one.value - 1e-12 <= one.high <= 1
 
 
-def test_a_correlation_needs_four_runs_that_differ():
+def test_a_correlation_needs_four_pairs_that_differ():
     assert advise.pearson([1, 2, 3], [3, 1, 2]) is advise.spearman([1, 2, 3], [3, 1, 2]) is None
     assert advise.pearson([1, 1, 1, 1], [3, 1, 2, 4]) is None
     assert advise.pearson([0.0, 1e-200, 2e-200, 3e-200], [3, 1, 2, 4]) is None  # squares are 0
@@ -150,7 +174,7 @@ def test_a_correlation_needs_four_runs_that_differ():
 
 
 def test_fishers_interval_covers_where_a_bootstrap_does_not():
-    """Why runs are not resampled: of samples of 6 with a correlation of -0.9, its interval holds that too rarely."""
+    """Why settings are not resampled: of samples of 6 with a correlation of -0.9, its interval holds that too rarely."""
     generator = np.random.default_rng(0)
     r, n, count = -0.9, 6, 600
     held = np.zeros(2)
@@ -164,6 +188,24 @@ def test_fishers_interval_covers_where_a_bootstrap_does_not():
         low, high = np.quantile(again, (0.025, 0.975))
         held += [one.low <= r <= one.high, low <= r <= high]
     assert held[0] / count > 0.93 > 0.91 > held[1] / count
+
+
+@pytest.mark.parametrize(("settings", "seeds"), [(4, 3), (6, 3), (6, 10)])
+def test_settings_that_have_nothing_to_do_with_each_other_seldom_seem_to(settings, seeds):
+    """Why settings are correlated and not runs: seeds of one setting share what it does to either number."""
+    generator = np.random.default_rng(settings + seeds)
+    count, wrong = 400, np.zeros(2)
+    for _ in range(count):
+        does, chance = generator.standard_normal((settings, 1, 2)), generator.standard_normal((settings, seeds, 2))
+        values = 0.5 + 0.05 * does + 0.02 * chance
+        one = relation._relation([
+            advise.Point("", "", f"T = {at}", float(at + 1), seed, "svhn", "neco", *values[at, seed].tolist())
+            for at in range(settings) for seed in range(seeds)
+        ])  # fmt: skip
+        over_runs = advise.pearson(*values.reshape(-1, 2).T.tolist())
+        wrong += [not r.low <= 0 <= r.high for r in (one.pearson, over_runs)]
+        assert (one.status == "unclear") == (one.pearson.low <= 0 <= one.pearson.high)
+    assert wrong[0] / count <= 0.08 < 0.25 < wrong[1] / count
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
@@ -183,29 +225,32 @@ def test_equal_settings_share_the_front(tmp_path):
     assert [at.front for at in one.settings] == [True, True, False, True]
 
 
-def test_equal_runs_give_no_correlation(tmp_path):
-    for seed in range(4):
-        write(tmp_path / str(seed), 0.2, 0.7, seed=seed)
+def test_equal_settings_give_no_correlation(tmp_path):
+    """Whatever the number of seeds: the mean of three times 0.1 is not 0.1 in floats."""
+    for temperature, seeds in ((1, 1), (2, 2), (3, 3), (4, 6)):
+        for seed in range(seeds):
+            write(tmp_path / f"{temperature}-{seed}", 0.1 * temperature, 0.1, temperature=temperature, seed=seed)
     (one,) = found(tmp_path).relations
     assert (one.status, one.word) == ("alone", "No verdict")
+    assert one.sentence.startswith("4 settings (12 runs) cannot say")
     assert "one of the two is the same in all of them" in one.sentence
 
 
-def test_few_settings_are_said(tmp_path):
-    for seed in range(5):
-        write(tmp_path / f"cold{seed}", 0.2 + seed / 100, 0.7 + seed / 100, seed=seed)
-    (one,) = found(tmp_path).relations
-    assert one.status == "alone"
-    assert one.sentence.startswith("Over 5 runs that differ by seed alone, ")
-    write(tmp_path / "hot", 0.4, 0.9, temperature=10)
-    assert "They are of 2 settings only" in found(tmp_path).relations[0].sentence
-
-
-def test_fewer_than_four_runs_are_tabled_without_a_verdict(tmp_path):
-    write(tmp_path / "run", 0.2, 0.7)
+@pytest.mark.parametrize(
+    ("settings", "seeds", "over"), [(1, 1, "1 setting (1 run)"), (1, 5, "1 setting (5 runs)"), (3, 4, "3 settings (12 runs)")]
+)
+def test_fewer_than_four_settings_are_tabled_without_a_verdict(tmp_path, settings, seeds, over):
+    """However many seeds they have, and however well those agree."""
+    for at in range(settings):
+        for seed in range(seeds):
+            more = at / 10 + seed / 100
+            write(tmp_path / f"{at}-{seed}", 0.2 + more, 0.7 + more, temperature=10**at, seed=seed)
     some = found(tmp_path)
-    assert some.relations[0].sentence.startswith("1 run cannot say how transfer and NECO detection on svhn move together")
-    assert "a correlation needs 4" in printed(some)
+    (one,) = some.relations
+    assert (one.status, one.pearson, one.spearman) == ("alone", None, None)
+    both = "transfer and NECO detection on svhn move together"
+    assert one.sentence == f"{over} cannot say how {both}: a correlation needs 4 settings."
+    assert "a correlation needs 4 settings" in printed(some)
 
 
 def test_nets_and_data_are_kept_apart(tmp_path):
@@ -296,7 +341,10 @@ def test_files_say_the_same(tmp_path):
         assert advise.save(some, tmp_path / name).stat().st_size > 500
     rows = pyarrow.parquet.read_table(tmp_path / "points.parquet")
     assert rows.num_rows == 24
-    assert rows.column_names == [*advise.Point.__dataclass_fields__, "front"]
+    assert rows.column_names == [*advise.Point.__dataclass_fields__, "mean_transfer", "mean_auroc", "front"]
+    means = {(row["mean_transfer"], row["mean_auroc"]) for row in rows.to_pylist() if row["detector"] == "neco"}
+    assert means == {(at.transfer.mean, at.auroc.mean) for at in some.relations[0].settings}
+    assert "4 settings, 12 runs, 3 seeds" in (tmp_path / "page.html").read_text()
     assert pyarrow.csv.read_csv(tmp_path / "deep/points.csv").to_pylist()[0] == pytest.approx(rows.to_pylist()[0])
     drawing = xml.etree.ElementTree.parse(tmp_path / "figure.svg").getroot()
     assert len(list(drawing.iter("{http://www.w3.org/2000/svg}path"))) > 10
@@ -344,7 +392,9 @@ def test_the_verb_prints_the_table_and_the_verdict(tmp_path):
         return " ".join((done.stdout + done.stderr).split())
 
     said = thermocline("runs", "-o", "page.html")
-    assert "Trade-off: Over 12 runs, transfer and NECO detection on svhn move against each other: r = -0." in said
+    assert (
+        "Trade-off: Over 4 settings (12 runs), transfer and NECO detection on svhn move against each other: r = -1.00 [" in said
+    )
     assert "trade-off: page.html" in said
     assert (tmp_path / "page.html").exists()
     assert "error: unknown detector 'nceo'; did you mean 'neco'?" in thermocline("runs", "--detector", "nceo", code=2)

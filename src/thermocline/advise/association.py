@@ -1,4 +1,4 @@
-"""How two numbers of the same runs go together, and which runs no other beats. Standard library only."""
+"""How two numbers of the same settings go together, and which settings no other beats. Standard library only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def pearson(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
 
         r = cov(x, y) / (std x std y),   tanh(atanh r +- 1.96 / sqrt(n - 3))  [fisher1921error]
 
-    Not a bootstrap over runs: it resamples the same few, and at the 4 to 9 runs of a sweep its intervals are too narrow.
+    Pairs are taken for independent, so give one a setting, not one a seed. Not a bootstrap: it resamples the same few, and at
+    the 4 to 9 settings of a sweep its intervals are too narrow.
 
     >>> print(pearson([1, 2, 3, 4, 5], [2, 1, 4, 3, 5]))
     0.80 [-0.28, 0.99]

@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
 TRANSFER, DETECTION = "transfer (1 - rho)", "detection (AUROC)"
-HEADS = ("OOD set", "detector", "runs", "r", "by rank", "verdict")
+HEADS = ("OOD set", "detector", "settings", "runs", "r", "by rank", "verdict")
 CHANCE = "in brackets: 95 % intervals; about one in twenty misses by chance alone"
 METHODS = (
     ("Transfer", "The share of the best layer's accuracy on another data set that the last layer still has; linear probes.",
      "1 - rho = a_L / max_l a_l", "[masarczyk2025softmax, Sec. 2.1 and App. M]"),
     ("Detection", "How well a score tells test images from the other data set: 0.5 is chance, 1 is perfect.",
      "P(s_id > s_ood) + P(s_id = s_ood) / 2", "[fawcett2006roc, Sec. 7]"),
-    ("Means", "Over the seeds of one setting, with Student's 95 % interval from three seeds on; of two seeds the range.",
-     "mean +- t_{0.975, n - 1} s / sqrt(n)", "[student1908mean]"),
+    ("Means", "Over the seeds of one setting, with Student's 95 % interval from three seeds on; of two seeds the range."
+     " Both numbers lie in [0, 1], and so do their means: what reaches beyond is cut off.",
+     "mean +- t_{0.975, n - 1} s / sqrt(n), within [0, 1]", "[student1908mean]"),
     ("Front", "Settings that no other beats: none is at least as good in both numbers and better in one. Equal ones share it.",
      "{a : no b with b >= a in both and b != a}", ""),
-    ("Correlation", "Over runs, seeds included. Fisher's interval, since a bootstrap over so few runs gives too narrow ones."
-     f" None of fewer than {LEAST} runs.",
+    ("Correlation", "Over n settings, by their means, all weighing the same: seeds of one setting are no independent evidence."
+     f" Fisher's interval, since a bootstrap over so few gives too narrow ones. None of fewer than {LEAST} settings.",
      "tanh(atanh r +- 1.96 / sqrt(n - 3))", "[fisher1921error]"),
     ("By rank", "The same of ranks; equal values share theirs.",
      "tanh(atanh r +- 1.96 sqrt((1 + r^2 / 2) / (n - 3)))", "[bonett2000sample]"),
@@ -74,9 +75,10 @@ def _html(found: Tradeoff) -> bytes:
     figure = _figure(found, scale)
     charts = {view.chart_id(1, figure.key, i): artist.to_spec(panel) for i, panel in enumerate(figure.panels)}
     runs, seeds = {point.run for point in found.points}, {point.seed for point in found.points}
+    settings = {(point.subject, point.setting) for point in found.points}
     context = {
         "title": "Transfer against detection",
-        "subtitle": f"{_count(len(runs), 'run')}, {_count(len(seeds), 'seed')}",
+        "subtitle": f"{_count(len(settings), 'setting')}, {_count(len(runs), 'run')}, {_count(len(seeds), 'seed')}",
         "notes": found.left_out,
         "relations": [
             {**_shown(one, scale), "id": id_, "height": panel.height, "description": panel.description}
@@ -125,10 +127,14 @@ _WRITERS: dict[str, Callable[[Tradeoff], bytes | pa.Buffer]] = {
 
 
 def _points(found: Tradeoff) -> pa.Table:
+    """One row a run, with the means of its setting, which are what is correlated."""
     rows = []
     for one in found.relations:
-        front = {setting.label for setting in one.settings if setting.front}
-        rows += [{**dataclasses.asdict(point), "front": point.setting in front} for point in one.points]
+        settings = {at.label: at for at in one.settings}
+        for point in one.points:
+            at = settings[point.setting]
+            means = {"mean_transfer": at.transfer.mean, "mean_auroc": at.auroc.mean}
+            rows.append({**dataclasses.asdict(point), **means, "front": at.front})
     return pa.Table.from_pylist(rows)
 
 
@@ -173,7 +179,9 @@ def _table(one: Relation) -> RenderableType:
         for at in one.settings
     ]  # fmt: skip
     kinds = dict.fromkeys(at.auroc.kind for at in one.settings if at.auroc.count > 1)
-    caption = f"in brackets: {'; '.join(kinds)}" if kinds else "one seed for each setting, so no intervals"
+    caption = "one seed for each setting, so no intervals"
+    if kinds:
+        caption = f"in brackets: {'; '.join(kinds)}; cut to [0, 1], where both numbers lie"
     return _grid(_title(one), ("setting", "seeds", "1 - rho", "AUROC", "on the front"), lines, caption)
 
 
@@ -200,7 +208,8 @@ def _every(found: Tradeoff) -> Iterator[tuple[str, ...]]:
     order = {name: place for place, name in enumerate(dict.fromkeys((one.subject, one.ood) for one in found.relations))}
     for one in sorted(found.relations, key=lambda one: order[one.subject, one.ood]):
         where = f"{one.subject}: {one.ood}" if several else one.ood
-        yield where, one.detector, str(len(one.points)), str(one.pearson or "-"), str(one.spearman or "-"), one.word
+        counts = (str(len(one.settings)), str(len(one.points)))
+        yield where, one.detector, *counts, str(one.pearson or "-"), str(one.spearman or "-"), one.word
 
 
 def _count(count: int, what: str) -> str:

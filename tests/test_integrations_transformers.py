@@ -13,7 +13,7 @@ from thermocline.spec import InputError
 with contextlib.suppress(ImportError), warnings.catch_warnings():
     warnings.simplefilter("ignore")
     with contextlib.suppress(Exception):
-        pytorch_ood()  # declares the operators that torchvision, which transformers imports where it is, lacks beside a CPU torch
+        pytorch_ood()  # declares operators of torchvision, which transformers imports, and which a CPU torch has not
     import transformers
 
     from thermocline.integrations import transformers as hot

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from thermocline import nets
+from thermocline.nets import borrowed
 from thermocline.spec import InputError, Net
 
 
@@ -151,7 +152,8 @@ def test_what_cannot_be_borrowed_says_why(net: Net, channels: int, size: int, me
 
 @pytest.mark.parametrize("library", ["timm", "torchvision"])
 def test_a_library_that_is_not_installed_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, library, None)
+    for module in {library, borrowed.LIBRARIES[library]}:  # either may have been imported by another test
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match=rf"needs {library}, which does not import here.*thermocline\[vision\]"):
         nets.check(Net(f"{library}:resnet18"))
 

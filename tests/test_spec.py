@@ -31,6 +31,7 @@ def test_every_setting_changes_the_key() -> None:
         "measures": ("rank",),
         "probes": ("logistic", "ridge"),
         "train.nesterov": True,
+        "train.compile": True,
         "data.name": "digits",
         "net.name": "resnet8",
     }

@@ -7,6 +7,7 @@ moments or of counts is all that ever travels.
 from __future__ import annotations
 
 import atexit
+import datetime
 import os
 from typing import Any
 
@@ -47,7 +48,9 @@ class Team:
             torch.cuda.set_device(device)
         if not distributed.is_initialized():
             # NCCL wants a card for each process; where they share one, sums go through the CPU.
-            distributed.init_process_group("nccl" if cards >= here else "gloo")
+            # The others wait while the one that leads measures, which may take longer than the ten minutes NCCL grants.
+            backend, patience = "nccl" if cards >= here else "gloo", datetime.timedelta(hours=3)
+            distributed.init_process_group(backend, timeout=patience)
             atexit.register(distributed.destroy_process_group)
         return cls(rank, size), device
 

@@ -124,13 +124,15 @@ def test_a_head_that_is_not_linear_has_no_detectors_of_its_weight(gen: torch.Gen
     assert found == DETECTORS - {"residual", "vim", "react", "ash", "nci"}
 
 
-def test_a_detector_that_cannot_score_a_sample_is_left_out(gen: torch.Generator) -> None:
-    """Signed features overflow the exponent of ASH-S: the scan goes on without it."""
-    scene = Scene(gen)
-    scene.net[1] = nn.Tanh()
-    nn.init.normal_(scene.net[0].weight, std=30.0, generator=gen)
+def test_a_detector_that_cannot_score_a_sample_is_left_out(gen: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ASH-S of signed features may overflow, and not on the sample it is tried on: the scan goes on without it."""
+    scene, score = Scene(gen), detect.ASH.score
+    places = torch.arange(2000, dtype=torch.float64)
+    monkeypatch.setattr(detect.ASH, "score", lambda self, x, e: torch.where(places[: len(x)] == 7, math.nan, score(self, x, e)))
     found = rows(scene, "auroc", "ece")
-    assert ("o/test", "auroc", "detector=msp") in found
+    names = {key[2].split(",")[0] for key in found if key[1] == "auroc"}
+    assert "detector=msp" in names
+    assert "detector=ash" not in names
     assert all(math.isfinite(value) for value in found.values())
 
 

@@ -83,8 +83,7 @@ class Team:
         lengths[self.rank] = len(x)
         ends = self.sum(lengths).cumsum(0).tolist()
         before, after = ends[self.rank] - len(x), ends[-1] - ends[self.rank]
-        pads = (x.new_zeros(length, *x.shape[1:]) for length in (before, after))
-        return self.sum(torch.cat([next(pads), x, next(pads)]))
+        return self.sum(torch.cat([x.new_zeros(before, *x.shape[1:]), x, x.new_zeros(after, *x.shape[1:])]))
 
     def tell(self, value: Any) -> Any:
         """The value that the leading process has."""

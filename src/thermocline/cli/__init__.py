@@ -137,7 +137,7 @@ def sweep(
         _show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
     finally:
         there = [to / run.name for run in runs if (to / run.name / "rows.log").exists()]
-        if there and LEADS:
+        if there:
             _conclude(there, to / "report.html")
 
 

@@ -69,7 +69,7 @@ def fitted_temperature(seen: Seen) -> Iterator[Row]:
     """
     if seen.calibrated and seen.calibrated.temperatures:
         value = torch.tensor(seen.calibrated.temperatures, dtype=torch.float64).log().mean().exp()
-        yield Row("test", "", 0, "", "fitted_temperature", "", float(value))
+        yield Row("test", "", 0, "", "fitted_temperature", params(**_thinned(seen)), float(value))
 
 
 def ece(seen: Seen) -> Iterator[Row]:
@@ -81,7 +81,7 @@ def ece(seen: Seen) -> Iterator[Row]:
     for at, probabilities, labels in _probabilities(seen):
         for scheme in schemes:
             value = softmax.expected_calibration_error(labels, probabilities=probabilities, bins=BINS, scheme=scheme)
-            yield Row("test", "", 0, "", "ece", params(scheme=scheme, bins=BINS, at=at), float(value))
+            yield Row("test", "", 0, "", "ece", params(scheme=scheme, bins=BINS, at=at, **_thinned(seen)), float(value))
 
 
 def brier(seen: Seen) -> Iterator[Row]:
@@ -91,7 +91,7 @@ def brier(seen: Seen) -> Iterator[Row]:
     """
     for at, probabilities, labels in _probabilities(seen):
         value = softmax.brier_score(labels, probabilities=probabilities)
-        yield Row("test", "", 0, "", "brier", params(at=at), float(value))
+        yield Row("test", "", 0, "", "brier", params(at=at, **_thinned(seen)), float(value))
 
 
 def reliability(seen: Seen) -> Iterator[Row]:
@@ -103,10 +103,23 @@ def reliability(seen: Seen) -> Iterator[Row]:
         read = softmax.reliability(labels, probabilities=probabilities, bins=BINS, scheme="equal-width")
         for index in read.counts.nonzero()[:, 0].tolist():
             for part, values in (("count", read.counts), ("confidence", read.confidence), ("accuracy", read.accuracy)):
-                yield Row("test", "", 0, "", "reliability", params(at=at, bin=index, part=part), float(values[index]))
+                yield Row(
+                    "test",
+                    "",
+                    0,
+                    "",
+                    "reliability",
+                    params(at=at, bin=index, part=part, **_thinned(seen)),
+                    float(values[index]),
+                )
 
 
 def _probabilities(seen: Seen) -> Iterator[tuple[str, Tensor, Tensor]]:
     if seen.calibrated:
         for at, probabilities in seen.calibrated.probabilities.items():
             yield at, probabilities, seen.calibrated.labels
+
+
+def _thinned(seen: Seen) -> dict[str, int]:
+    """How many test samples there were probabilities of, where it was not all."""
+    return seen.outputs["test"].some.thinned

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Answers = Mapping[str, NDArray[Any]]
+Done = Answers | Callable[[], Answers]
+Way = Callable[[Any], Done]
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Case:
 
     `devices` are those on which both sides can run, `cpu_scale` the largest scale that ends within minutes on a CPU,
     and `warm_up` the scale of the run before the timed one: it imports, and starts what libraries start on first use.
+    A way that returns a function has done its work: the clock stops, and the function then finds the answers in it.
     `ready` is what our side may do with its inputs before the clock starts, where a user does it once for hours of work.
     `needs` are packages that theirs imports and an install of ours may lack.
     """
@@ -27,14 +30,23 @@ class Case:
     description: str
     theirs_is: str
     inputs: Callable[[float], Any]
-    ours: Callable[[Any], Answers]
-    theirs: Callable[[Any], Answers]
+    ours: Way
+    theirs: Way
     compare: Callable[[Answers, Answers], tuple[bool, str]]
     devices: tuple[str, ...] = ("cpu", "cuda")
     cpu_scale: float = math.inf
     warm_up: float = 0.01
     ready: Callable[[Any], Any] = lambda inputs: inputs
     needs: tuple[str, ...] = ()
+
+
+def answered(done: Done) -> Answers:
+    """The answers of a way that has come to its end.
+
+    >>> answered(lambda: {"rank": np.array(3)})
+    {'rank': array(3)}
+    """
+    return done() if callable(done) else done
 
 
 def sized(full: int, scale: float, *, least: int) -> int:

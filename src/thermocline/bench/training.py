@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -62,14 +62,14 @@ def _begin(loop: Loop, *, compiled: bool) -> Loop:
     return loop._replace(net=net, begun=steps)
 
 
-def _ours(loop: Loop, *, compiled: bool) -> Answers:
+def _ours(loop: Loop, *, compiled: bool) -> Callable[[], Answers]:
     loop = loop if loop.begun else _begin(loop, compiled=compiled)
     assert loop.begun is not None
     next(one for one in loop.begun if one[0] == BEGINNING + loop.steps)
-    return _judged(loop.net, loop)
+    return lambda: _judged(loop.net, loop)
 
 
-def _plain(loop: Loop) -> Answers:
+def _plain(loop: Loop) -> Callable[[], Answers]:
     """Eager, images and augmentation on the device too, and nothing that waits for it."""
     net, split, recipe = copy.deepcopy(loop.net), loop.split, loop.recipe
     device = split.device.type
@@ -91,7 +91,7 @@ def _plain(loop: Loop) -> Answers:
             steps += 1
             if steps == loop.steps:
                 break
-    return _judged(net, loop)
+    return lambda: _judged(net, loop)
 
 
 def _judged(net: nn.Module, loop: Loop) -> Answers:

@@ -9,7 +9,6 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from thermocline import bench
-from thermocline.bench.case import Answers
+from thermocline.bench.case import Answers, Way, answered
 from thermocline.data import Split
 
 
@@ -51,23 +50,23 @@ def moved(value: Any, device: str) -> Any:
     return value
 
 
-def _on_cpu(way: Callable[[Any], Answers], inputs: Any) -> tuple[Answers, float, float]:
+def _on_cpu(way: Way, inputs: Any) -> tuple[Answers, float, float]:
     forget_peak()
     before, began = peak_mb(), time.perf_counter()
-    answers = way(inputs)
-    seconds = time.perf_counter() - began
-    return answers, seconds, peak_mb() - before
+    done = way(inputs)
+    seconds, peak = time.perf_counter() - began, peak_mb() - before
+    return answered(done), seconds, peak
 
 
-def _on_cuda(way: Callable[[Any], Answers], inputs: Any, device: str) -> tuple[Answers, float, float]:
+def _on_cuda(way: Way, inputs: Any, device: str) -> tuple[Answers, float, float]:
     """The same on a GPU, whose memory is counted by torch's allocator."""
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before, began = torch.cuda.memory_allocated(device), time.perf_counter()
-    answers = way(inputs)
+    done = way(inputs)
     torch.cuda.synchronize(device)
-    seconds = time.perf_counter() - began
-    return answers, seconds, (torch.cuda.max_memory_allocated(device) - before) / 1e6
+    seconds, peak = time.perf_counter() - began, (torch.cuda.max_memory_allocated(device) - before) / 1e6
+    return answered(done), seconds, peak
 
 
 def forget_peak() -> None:

@@ -10,7 +10,7 @@ from thermocline.attention import PLAIN, PUBLISHED, EffectiveItems, Fixed, fit_b
 
 @pytest.fixture(scope="module")
 def net() -> retrieval.Net:
-    return retrieval.fit(7, steps=250, width=64)
+    return retrieval.fit([7], steps=250, width=64)[0]
 
 
 def test_sets_are_what_they_say(gen: torch.Generator) -> None:
@@ -43,10 +43,28 @@ def test_attention_is_the_one_with_keys_and_values_projected(gen: torch.Generato
 
 
 def test_a_seed_is_a_net() -> None:
-    one, again, other = (retrieval.fit(seed, steps=3, width=8, batch=4) for seed in (1, 1, 2))
+    one, again, other = (retrieval.fit([seed], steps=3, width=8, batch=4)[0] for seed in (1, 1, 2))
     assert all(torch.equal(one[name], again[name]) for name in one)
     assert not torch.equal(one["item.0"], other["item.0"])
     assert not any(weight.requires_grad for weight in one.values())
+    for alone, beside in zip((other, one), retrieval.fit([2, 1], steps=3, width=8, batch=4)):
+        assert all(torch.allclose(alone[name], beside[name], rtol=1e-4, atol=1e-6) for name in alone)
+
+
+def test_one_step_is_the_one_written_out() -> None:
+    """AdamW by hand on the first lesson of a seed: sets cut to their size, and no other net in the way."""
+    (items, query, n), *_ = retrieval._lessons([3, 4], 6, 1, torch.device("cpu"))
+    net = {name: w.requires_grad_() for name, w in retrieval.draw_net(torch.Generator().manual_seed(3), width=8).items()}
+    some = items[0, :, : int(n[0])]
+    sets = retrieval.Sets(some, query[0], some[..., 0].argmax(1))
+    logits, features = retrieval.attend(net, sets)
+    answer = retrieval.answer(net, features, torch.softmax(logits, 1))
+    torch.nn.functional.cross_entropy(answer, sets.labels).backward()
+    (trained, _) = retrieval.fit([3, 4], steps=1, width=8, batch=6, lr=0.1, weight_decay=0.5)
+    for name, w in net.items():
+        assert w.grad is not None
+        stepped = w.detach() * (1 - 0.1 * 0.5) - 0.1 * w.grad / (w.grad.abs() + 1e-8)
+        assert torch.allclose(trained[name], stepped, atol=1e-4)
 
 
 def test_it_learns_and_then_disperses(net: retrieval.Net) -> None:

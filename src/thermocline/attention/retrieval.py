@@ -6,7 +6,7 @@ The task and the net of [velickovic2024softmax], as functions of tensors and of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,6 +20,8 @@ from thermocline.attention.rules import Rule
 CLASSES = 10
 TRAINED = (5, 16)  # the least and the most items of a training set
 _CHUNK = 2**18  # items whose features are held at a time when nothing is learned
+_AHEAD = 256  # steps whose sets are drawn at a time
+_EAGER = 10  # steps before the rest are recorded: the optimiser has its state by then, and libraries their workspaces
 
 
 class Sets(NamedTuple):
@@ -45,10 +47,11 @@ def draw_sets(count: int, n: int, generator: torch.Generator) -> Sets:
     >>> sets.items.shape, sets.items[..., 1:].sum(-1).unique(), sets.best.shape
     (torch.Size([2, 5, 11]), tensor([1.]), torch.Size([2]))
     """
-    priority = torch.rand(count, n, generator=generator)
-    kinds = torch.randint(CLASSES, (count, n), generator=generator)
+    place = generator.device
+    priority = torch.rand(count, n, generator=generator, device=place)
+    kinds = torch.randint(CLASSES, (count, n), generator=generator, device=place)
     items = torch.cat([priority[..., None], functional.one_hot(kinds, CLASSES).float()], -1)
-    return Sets(items, torch.rand(count, 1, generator=generator), priority.argmax(1))
+    return Sets(items, torch.rand(count, 1, generator=generator, device=place), priority.argmax(1))
 
 
 Net = Mapping[str, Tensor]  # weights (in, out) and biases by name
@@ -96,27 +99,78 @@ def answer(net: Net, features: Float[Tensor, "b n d"], weights: Float[Tensor, "b
     return hidden @ net["head.1"] + net["head.1.bias"]
 
 
-def fit(seed: int, *, steps: int, batch: int = 128, lr: float = 1e-3, weight_decay: float = 1e-3, width: int = 128) -> Net:
-    """A net trained from a seed on sets of 5 to 16 items, one size a batch, with AdamW [loshchilov2019decoupled].
+def fit(
+    seeds: Sequence[int],
+    *,
+    steps: int,
+    batch: int = 128,
+    lr: float = 1e-3,
+    weight_decay: float = 1e-3,
+    width: int = 128,
+    device: str | torch.device = "cpu",
+) -> list[Net]:
+    """Nets trained side by side, one from each seed, on sets of 5 to 16 items with AdamW [loshchilov2019decoupled].
 
-    Cross-entropy of plain attention: no rule takes part in training [velickovic2024softmax].
+    One size a batch; cross-entropy of plain attention: no rule takes part in training [velickovic2024softmax]. A net does not
+    depend on which others are trained beside it, but for rounding. On a GPU a step is one CUDA graph.
 
-    >>> fit(0, steps=1, batch=2, width=4)["item.0"].shape
-    torch.Size([11, 4])
+    >>> [net["item.0"].shape for net in fit([0, 1], steps=1, batch=2, width=4)]
+    [torch.Size([11, 4]), torch.Size([11, 4])]
     """
-    generator = torch.Generator().manual_seed(seed)
-    net = {name: weight.requires_grad_() for name, weight in draw_net(generator, width=width).items()}
-    optimizer = torch.optim.AdamW(net.values(), lr=lr, weight_decay=weight_decay)
-    least, most = TRAINED
-    for _ in range(steps):
-        n = int(torch.randint(least, most + 1, (), generator=generator))
-        sets = draw_sets(batch, n, generator)
-        logits, features = attend(net, sets)
-        loss = functional.cross_entropy(answer(net, features, torch.softmax(logits, 1)), sets.labels)
+    drawn = [draw_net(torch.Generator().manual_seed(seed), width=width) for seed in seeds]
+    nets = {name: torch.stack([net[name] for net in drawn]).to(device).requires_grad_() for name in drawn[0]}
+    optimizer = torch.optim.AdamW(
+        nets.values(), lr=lr, weight_decay=weight_decay, capturable=torch.device(device).type == "cuda"
+    )
+    lessons = _lessons(seeds, batch, steps, torch.device(device))
+    now = tuple(part.clone() for part in next(lessons))
+
+    def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.func.vmap(_loss)(nets, *now).sum().backward()
         optimizer.step()
-    return {name: weight.detach() for name, weight in net.items()}
+
+    advance = step
+    for done, lesson in enumerate(lessons):
+        for part, new in zip(now, lesson):
+            part.copy_(new)
+        advance = _graphed(step) if now[0].is_cuda and done == _EAGER else advance
+        advance()
+    return [{name: weight.detach()[i] for name, weight in nets.items()} for i in range(len(seeds))]
+
+
+def _lessons(seeds: Sequence[int], batch: int, steps: int, device: torch.device) -> Iterator[tuple[Tensor, ...]]:
+    """The items, queries and sizes of every step for every seed, after one of the first step to see what they are like."""
+    generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+    least, most = TRAINED
+    for start in range(0, steps, _AHEAD):
+        count = min(_AHEAD, steps - start)
+        drawn = [draw_sets(count * batch, most, generator) for generator in generators]
+        items = torch.stack([sets.items.unflatten(0, (count, batch)) for sets in drawn], 1)
+        query = torch.stack([sets.query.unflatten(0, (count, batch)) for sets in drawn], 1)
+        sizes = [torch.randint(least, most + 1, (count,), generator=one, device=device) for one in generators]
+        parts = items, query, torch.stack(sizes, 1)
+        if start == 0:
+            yield tuple(part[0] for part in parts)
+        yield from zip(*parts)
+
+
+def _loss(net: Net, items: Tensor, query: Tensor, n: Tensor) -> Tensor:
+    """Cross-entropy on sets of the first n items."""
+    hidden = torch.arange(items.shape[1], device=items.device) >= n
+    sets = Sets(items, query, items[..., 0].masked_fill(hidden, -1).argmax(1))
+    logits, features = attend(net, sets)
+    weights = torch.softmax(logits.masked_fill(hidden, -math.inf), 1)
+    return functional.cross_entropy(answer(net, features, weights), sets.labels)
+
+
+def _graphed(step: Callable[[], None]) -> Callable[[], None]:
+    """The same step as one CUDA graph; recording it takes no step."""
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 class Retrieved(NamedTuple):
@@ -134,13 +188,13 @@ def retrieve(net: Net, rules: Sequence[Rule], *, n: int, count: int, seed: int) 
         right = [argmax_c answer_c = kappa_best],   weight = softmax(beta e)_best,   entropy of softmax(beta e)
 
     >>> from thermocline.attention.rules import PLAIN, PUBLISHED
-    >>> retrieve(fit(0, steps=1), [PLAIN, PUBLISHED], n=6, count=9, seed=1).right.shape
+    >>> retrieve(fit([0], steps=1)[0], [PLAIN, PUBLISHED], n=6, count=9, seed=1).right.shape
     torch.Size([2, 9])
     """
     parts: list[list[Tensor]] = [[], [], []]
-    for sets in _chunks(n, count, seed):
+    for sets in _chunks(net, n, count, seed):
         logits, features = attend(net, sets)
-        lengths = torch.full(logits.shape[:1], float(n))
+        lengths = torch.full_like(logits[:, 0], n)
         weights = [softmax.sharpened(logits, rule(softmax.entropy(logits), lengths)) for rule in rules]
         parts[0].append(torch.stack([answer(net, features, p).argmax(1) == sets.labels for p in weights]))
         parts[1].append(torch.stack([p.gather(1, sets.best[:, None]).squeeze(1) for p in weights]))
@@ -152,16 +206,16 @@ def retrieve(net: Net, rules: Sequence[Rule], *, n: int, count: int, seed: int) 
 def logits_at(net: Net, *, n: int, count: int, seed: int) -> tuple[Float[Tensor, "b n"], Int[Tensor, "b"]]:
     """Rows of attention logits and the best item of each: what `fit_beta` learns from.
 
-    >>> e, best = logits_at(fit(0, steps=1), n=6, count=9, seed=1)
+    >>> e, best = logits_at(fit([0], steps=1)[0], n=6, count=9, seed=1)
     >>> e.shape, best.shape
     (torch.Size([9, 6]), torch.Size([9]))
     """
-    pairs = [(attend(net, sets)[0], sets.best) for sets in _chunks(n, count, seed)]
+    pairs = [(attend(net, sets)[0], sets.best) for sets in _chunks(net, n, count, seed)]
     return torch.cat([e for e, _ in pairs]), torch.cat([best for _, best in pairs])
 
 
-def _chunks(n: int, count: int, seed: int) -> Iterator[Sets]:
-    generator, size = torch.Generator().manual_seed(seed), max(_CHUNK // n, 1)
+def _chunks(net: Net, n: int, count: int, seed: int) -> Iterator[Sets]:
+    generator, size = torch.Generator(net["item.0"].device).manual_seed(seed), max(_CHUNK // n, 1)
     for start in range(0, count, size):
         yield draw_sets(min(size, count - start), n, generator)
 

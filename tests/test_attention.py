@@ -257,7 +257,7 @@ def test_the_reference_has_gradients(kind: str) -> None:
 
 def test_auto_says_what_it_took_and_why() -> None:
     q, k, v = tensors((1, 2, 2, 3, 3, 4, 4), 15)
-    assert attention.backend_for(q, k, v) == ("sdpa", "the first that can")
+    assert attention.backend_for(q, k, v) == ("sdpa", "not triton: its kernels are for CUDA, and the tensors are on cpu")
     assert attention.backend_for(q, k, v, backend="reference") == ("reference", "asked for")
     learned = q.clone().requires_grad_()
     choice = attention.backend_for(learned, k, v)
@@ -270,7 +270,7 @@ def test_auto_says_what_it_took_and_why() -> None:
         adaptive_attention(learned, k, v, causal=True, backend="sdpa")
     with pytest.raises(ValueError, match="'sdpa' cannot answer: its mask adds numbers"):
         adaptive_attention(q, k, v, causal=True, mask=torch.ones(3, 3), backend="sdpa")
-    with pytest.raises(ValueError, match="backend must be one of 'auto', 'sdpa', 'reference', got 'flash'"):
+    with pytest.raises(ValueError, match="backend must be one of 'auto', 'triton', 'sdpa', 'reference', got 'flash'"):
         adaptive_attention(q, k, v, causal=True, backend="flash")
     meta = [x.to("meta") for x in (q, k, v)]
     assert "tensors are on meta" in attention.backend_for(*meta).why

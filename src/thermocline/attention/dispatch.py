@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, overload
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from thermocline.attention import reference, sdpa
+from thermocline.attention import reference, sdpa, triton
 from thermocline.attention.call import Call, checked
 from thermocline.attention.reference import Attended
 from thermocline.attention.rules import PUBLISHED, Rule
@@ -24,6 +24,7 @@ class Backend(NamedTuple):
 
 
 BACKENDS = {  # in the order in which "auto" asks them
+    "triton": Backend(triton.refusal, triton.attend),
     "sdpa": Backend(sdpa.refusal, sdpa.attend),
     "reference": Backend(lambda call: None, reference.attend),
 }
@@ -77,8 +78,9 @@ def adaptive_attention(
     a query's own position, and where not causal as many ahead. `mask` broadcasts to (b, h, q, s) and is boolean, True for
     seen, or added to the logits before beta; a mask of padding is `keep[:, None, None, :]`. Rows that see nothing are zeros.
 
-    `backend` is "sdpa" (two stock calls, O(n) memory, no gradients), "reference" (all logits in memory, gradients), or
-    "auto": the first of these that can; which it was is in the stats, and `backend_for` tells without running.
+    `backend` is "triton" (kernels for NVIDIA GPUs, halves, no masks, exact entropies, O(n) memory, no gradients), "sdpa" (two
+    stock calls, CPU and CUDA, O(n) memory, no gradients), "reference" (all logits in memory, gradients), or "auto": the first
+    of these that can; which it was is in the stats, and `backend_for` tells without running.
 
     >>> import torch
     >>> q, k = torch.zeros(1, 4, 2, 8), torch.zeros(1, 2, 6, 8)
@@ -105,9 +107,9 @@ def backend_for(
     >>> import torch
     >>> q = torch.zeros(1, 1, 2, 8)
     >>> backend_for(q, q, q)
-    Choice(backend='sdpa', why='the first that can')
-    >>> backend_for(q, q, q, mask=torch.ones(2, 2))  # doctest: +ELLIPSIS
-    Choice(backend='reference', why='not sdpa: its mask adds numbers other than 0 and -inf, ...')
+    Choice(backend='sdpa', why='not triton: its kernels are for CUDA, and the tensors are on cpu')
+    >>> backend_for(q, q, q, mask=torch.ones(2, 2)).why  # doctest: +ELLIPSIS
+    'not triton: ...; not sdpa: its mask adds numbers other than 0 and -inf, ...'
     """
     return _chosen(checked(q, k, v, causal=False, scale=None, mask=mask, window=None), backend)
 

@@ -1,20 +1,22 @@
 """How cold a row of attention should be: from its entropy, and from how many keys it can see.
 
 A rule is a small frozen object with a name, called as `rule(entropy, n) -> beta`; beta multiplies the row's logits and is
-never below 1. `PUBLISHED` and `LogLength` are other people's; `EffectiveItems` is ours.
+never below 1. `PUBLISHED` and `LogLength` are other people's; `EffectiveItems` is ours. One that can also be written as a
+`Form` can be applied inside a GPU kernel; for others a kernel stops, and torch applies them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from thermocline import softmax
+from thermocline.softmax.adaptive import GATE
 from thermocline.softmax.adaptive import PUBLISHED as COEFFICIENTS
 
 Rows = Float[Tensor, "*#rows"]  # numbers of rows, or of groups of rows: they broadcast
@@ -28,6 +30,21 @@ class Rule(Protocol):
     def name(self) -> str: ...
 
     def __call__(self, entropy: Rows, n: Rows) -> Rows: ...
+
+
+class Form(NamedTuple):
+    """A rule as numbers that a kernel can be compiled for.
+
+        beta = clamp(g(sum_ij c_ij H^i (log n)^j), least, most)   if H > gate, else 1,   g the identity or exp
+
+    `table` has a row for each power of H, the highest first, and in each row one number for each power of log n, likewise.
+    """
+
+    table: tuple[tuple[float, ...], ...]
+    exp: bool = False
+    gate: float = -1.0  # an entropy is never below 0
+    least: float = 1.0
+    most: float = 3e38
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,10 @@ class Fixed:
     def __call__(self, entropy: Rows, n: Rows) -> Rows:
         return torch.full_like(entropy, self.beta)
 
+    @property
+    def form(self) -> Form:
+        return Form(((self.beta,),), least=-3e38)
+
 
 @dataclass(frozen=True)
 class Polynomial:
@@ -63,6 +84,10 @@ class Polynomial:
 
     def __call__(self, entropy: Rows, n: Rows) -> Rows:
         return softmax.adaptive_beta(entropy, self.coefficients)
+
+    @property
+    def form(self) -> Form:
+        return Form(tuple((c,) for c in self.coefficients), gate=GATE)
 
 
 @dataclass(frozen=True)
@@ -86,6 +111,12 @@ class Surface:
         length = n.clamp(min=1).log()
         terms = (c * entropy**i * length**j for c, (i, j) in zip(self.coefficients, powers(self.degree)))
         return sum(terms, torch.zeros_like(entropy)).clamp(1, self.largest)
+
+    @property
+    def form(self) -> Form:
+        given = dict(zip(powers(self.degree), self.coefficients))
+        falling = range(self.degree, -1, -1)
+        return Form(tuple(tuple(given.get((i, j), 0.0) for j in falling) for i in falling), most=self.largest)
 
 
 def powers(degree: int) -> list[tuple[int, int]]:
@@ -116,6 +147,10 @@ class LogLength:
     def __call__(self, entropy: Rows, n: Rows) -> Rows:
         return (n.clamp(min=1).log() / math.log(self.trained)).clamp(min=1) + torch.zeros_like(entropy)
 
+    @property
+    def form(self) -> Form:
+        return Form(((1 / math.log(self.trained), 0.0),))
+
 
 @dataclass(frozen=True)
 class EffectiveItems:
@@ -142,6 +177,10 @@ class EffectiveItems:
 
     def __call__(self, entropy: Rows, n: Rows) -> Rows:
         return ((entropy - math.log(self.target)) / self.edge).clamp(min=0).exp()
+
+    @property
+    def form(self) -> Form:
+        return Form(((1 / self.edge,), (-math.log(self.target) / self.edge,)), exp=True)
 
 
 PUBLISHED = Polynomial(COEFFICIENTS, name="published")

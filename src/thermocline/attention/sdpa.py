@@ -48,7 +48,7 @@ def attend(call: Call, rule: Rule) -> Attended:
     >>> attend(checked(q, torch.zeros(1, 1, 2, 2), v, causal=False, scale=None, mask=None, window=None), PUBLISHED).entropy
     tensor([[[0.6931]]])
     """
-    wide, n = _even(call), lengths(call)
+    wide, n = even(call), lengths(call)
     entropy = _entropy(wide, n)
     beta = rule(entropy, n.expand_as(entropy))
     out, _ = stock.attend(replace(wide, q=(wide.q * beta[..., None]).to(wide.q.dtype)))
@@ -68,8 +68,8 @@ def _entropy(call: Call, n: Tensor) -> Tensor:
     return (lse - call.scale * mean).clamp(min=0).masked_fill(n == 0, 0)
 
 
-def _even(call: Call) -> Call:
-    """The call with v as wide as k, which all kernels want: zeros added to both change neither logits nor sums."""
+def even(call: Call) -> Call:
+    """The call with v as wide as k, which all stock kernels want: zeros added to both change neither logits nor sums."""
     width, cuda = max(call.k.shape[3], call.v.shape[3]), call.q.device.type == "cuda"
     width = -(-width // 8) * 8 if cuda else width
     dtype = call.q.dtype if cuda else torch.promote_types(call.q.dtype, torch.float32)

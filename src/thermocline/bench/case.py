@@ -22,7 +22,8 @@ class Case:
     `devices` are those on which both sides can run, `cpu_scale` the largest scale that ends within minutes on a CPU,
     and `warm_up` the scale of the run before the timed one: it imports, and starts what libraries start on first use.
     A way that returns a function has done its work: the clock stops, and the function then finds the answers in it.
-    `ready` is what our side may do with its inputs before the clock starts, where a user does it once for hours of work.
+    `ready` and `theirs_ready` are what each side may do with its inputs before the clock starts, where a user does it once for
+    hours of work.
     `needs` are packages that theirs imports and an install of ours may lack.
     """
 
@@ -37,6 +38,7 @@ class Case:
     cpu_scale: float = math.inf
     warm_up: float = 0.01
     ready: Callable[[Any], Any] = lambda inputs: inputs
+    theirs_ready: Callable[[Any], Any] = lambda inputs: inputs
     needs: tuple[str, ...] = ()
 
 

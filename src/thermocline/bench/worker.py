@@ -28,7 +28,7 @@ def main(name: str, side: str, scale: str, threads: str, device: str, folder: st
     way = case.ours if side == "ours" else case.theirs
     way(moved(case.inputs(min(case.warm_up, float(scale))), device))
     inputs = moved(case.inputs(float(scale)), device)
-    inputs = case.ready(inputs) if side == "ours" else inputs
+    inputs = (case.ready if side == "ours" else case.theirs_ready)(inputs)
     answers, seconds, peak = _on_cpu(way, inputs) if device == "cpu" else _on_cuda(way, inputs, device)
     np.savez(Path(folder) / "answers.npz", **answers)  # pyright: ignore[reportArgumentType]
     (Path(folder) / "cost.json").write_text(json.dumps({"seconds": seconds, "peak_mb": peak}))

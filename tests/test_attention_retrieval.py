@@ -95,3 +95,11 @@ def test_rules_can_be_fitted_to_a_net(net: retrieval.Net) -> None:
     fitted = fit_beta(rows, degree=2, bounds=(1.0, 30.0), length=True)
     sharper = retrieval.retrieve(net, [PLAIN, fitted.rule], n=64, count=300, seed=11)
     assert float(sharper.weight[1].mean()) > float(sharper.weight[0].mean())
+
+
+def test_the_rule_chosen_is_the_one_that_is_right_most_often(net: retrieval.Net) -> None:
+    rules = [Fixed(0.01), PLAIN, EffectiveItems(2.0), Fixed(1.0)]
+    found = [retrieval.retrieve(net, rules, n=n, count=100, seed=4).right.double().mean(1) for n in (16, 64)]
+    best = int(torch.stack(found).mean(0).argmax())
+    assert best > 0
+    assert retrieval.choose([net], rules, lengths=[16, 64], count=100, seed=4) == rules[best]

@@ -202,6 +202,17 @@ def retrieve(net: Net, rules: Sequence[Rule], *, n: int, count: int, seed: int) 
     return Retrieved(*(torch.cat(part, 1) for part in parts))
 
 
+def choose(nets: Sequence[Net], rules: Sequence[Rule], *, lengths: Sequence[int], count: int, seed: int) -> Rule:
+    """The rule that is right most often over some nets and lengths, which are then no data to report it on; the first of equals.
+
+    >>> from thermocline.attention.rules import PLAIN, Fixed
+    >>> choose(fit([0], steps=1), [PLAIN, Fixed(1.0)], lengths=[6], count=9, seed=1).name
+    'plain'
+    """
+    right = [retrieve(net, rules, n=n, count=count, seed=seed).right.double().mean(1) for net in nets for n in lengths]
+    return rules[int(torch.stack(right).mean(0).argmax())]
+
+
 @torch.no_grad()
 def logits_at(net: Net, *, n: int, count: int, seed: int) -> tuple[Float[Tensor, "b n"], Int[Tensor, "b"]]:
     """Rows of attention logits and the best item of each: what `fit_beta` learns from.

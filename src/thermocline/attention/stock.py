@@ -2,7 +2,7 @@
 
 `torch.nn.functional.scaled_dot_product_attention` keeps the log-sum-exp to itself, so its kernels are called by their names.
 What a kernel cannot say by itself (a window, more keys than queries, a mask by row) is said in blocks of queries, each with
-the keys in its reach and a mask of its own. The CUDA half has been run on meta tensors only.
+the keys in its reach and a mask of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Triton backend: what it refuses, and its kernels in a process without shape checks: see triton_kernels.py."""
+"""The Triton backend: what it refuses; and its kernels, in processes without shape checks (triton_*.py)."""
 
 import os
 import subprocess
@@ -11,13 +11,14 @@ import torch
 from thermocline import attention
 from thermocline.attention import adaptive_attention
 
-CASES = Path(__file__).with_name("triton_kernels.py")
+HERE = Path(__file__).parent
 
 
-def test_kernels() -> None:
+@pytest.mark.parametrize("cases", ["triton_kernels.py", "triton_compiles.py"])
+def test_kernels(cases: str) -> None:
     pytest.importorskip("triton")
-    words = [sys.executable, "-m", "pytest", "--noconftest", "-c", os.devnull, "--rootdir", CASES.parent, "-q"]
-    plain = ["-p", "no:cacheprovider", "-p", "no:xdist", "--show-capture=no", CASES]
+    words = [sys.executable, "-m", "pytest", "--noconftest", "-c", os.devnull, "--rootdir", HERE, "-q"]
+    plain = ["-p", "no:cacheprovider", "-p", "no:xdist", "--show-capture=no", HERE / cases]
     done = subprocess.run([*words, *plain], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout[-4000:]
 

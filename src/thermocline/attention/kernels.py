@@ -167,8 +167,8 @@ def scores(
     b, g = (pair // heads).to(tl.int64), (pair % heads).to(tl.int64)
     row, column, dim = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BD)
     real, at = row < group * queries, keys - queries + row % queries
-    spot = Q + b * q_batch + (g * group + row // queries)[:, None] * q_head + (row % queries)[:, None] * q_row + dim[None, :]
-    q = tl.load(spot, mask=real[:, None] & (dim < D)[None, :], other=0.0)
+    asked = Q + b * q_batch + (g * group + row // queries)[:, None] * q_head + (row % queries)[:, None] * q_row + dim[None, :]
+    q = tl.load(asked, mask=real[:, None] & (dim < D)[None, :], other=0.0)
     place = K + b * k_batch + g * k_head
     kept = X + (pair * group * queries + row).to(tl.int64)[:, None] * keys
     top, mass, tilt = tl.full([BM], NOTHING, tl.float32), tl.zeros([BM], tl.float32), tl.zeros([BM], tl.float32)

@@ -203,7 +203,7 @@ def retrieve(net: Net, rules: Sequence[Rule], *, n: int, count: int, seed: int) 
 
 
 def choose(nets: Sequence[Net], rules: Sequence[Rule], *, lengths: Sequence[int], count: int, seed: int) -> Rule:
-    """The rule that is right most often over some nets and lengths, which are then no data to report it on; the first of equals.
+    """The rule that is right most often over some nets and lengths, which are no data to report it on; the first of equals.
 
     >>> from thermocline.attention.rules import PLAIN, Fixed
     >>> choose(fit([0], steps=1), [PLAIN, Fixed(1.0)], lengths=[6], count=9, seed=1).name

@@ -77,7 +77,8 @@ def statistics(call: Call, form: Form, *, block: tuple[int, int, int, int] = (64
     _kernels().statistics[(-(-queries // rows), b * h)](
         call.q, call.k, sharp, entropy, beta, call.scale * BITS, h, h // g, queries, keys,
         *call.q.stride()[:3], *call.k.stride()[:3],
-        D=d, BD=_power(d), BM=rows, BN=columns, STAGES=stages, num_warps=warps, **_sight(call), **_numbers(form),
+        D=d, BD=_power(d), BM=rows, BN=columns, STAGES=stages, **_sight(call), **_numbers(form),
+        num_warps=warps, enable_fp_fusion=True,
     )  # fmt: skip
     return sharp, entropy, beta
 
@@ -89,7 +90,8 @@ def decode(call: Call, form: Form, *, splits: int | None = None, block: tuple[in
     columns, warps, stages = block
     chunk = _chunk(call, columns, splits)
     splits = -(-keys // chunk)
-    sizes = {"BM": max(_power(rows), 16), "BN": columns, "STAGES": stages, "num_warps": warps, **_sight(call)}
+    sizes = {"BM": max(_power(rows), 16), "BN": columns, "STAGES": stages, **_sight(call)}
+    options = {"num_warps": warps, "enable_fp_fusion": True}
     made: dict[str, Any] = {"device": call.q.device, "dtype": torch.float32}
     logits = torch.empty(b * h * queries * keys, **made)
     parts = torch.empty(b * g * splits * 3 * sizes["BM"], **made)
@@ -99,14 +101,14 @@ def decode(call: Call, form: Form, *, splits: int | None = None, block: tuple[in
     kernels = _kernels()
     kernels.scores[(splits, b * g)](
         call.q, call.k, logits, parts, call.scale * BITS, h // g, queries, keys, chunk, g,
-        *call.q.stride()[:3], *call.k.stride()[:3], D=d, BD=_power(d), **sizes,
+        *call.q.stride()[:3], *call.k.stride()[:3], D=d, BD=_power(d), **sizes, **options,
     )  # fmt: skip
     kernels.mixtures[(splits, b * g)](
         logits, call.v, parts, mixed, total, entropy, beta, h // g, queries, keys, chunk, g, *call.v.stride()[:3],
-        E=e, BE=_power(e), BZ=_power(splits), **sizes, **_numbers(form),
+        E=e, BE=_power(e), BZ=_power(splits), **sizes, **options, **_numbers(form),
     )  # fmt: skip
     kernels.gathered[(b * h * queries,)](
-        mixed, total, out, rows, splits, E=e, BE=_power(e), BM=sizes["BM"], BZ=_power(splits)
+        mixed, total, out, rows, splits, E=e, BE=_power(e), BM=sizes["BM"], BZ=_power(splits), **options
     )  # fmt: skip
     return Attended(out, entropy, beta, lengths(call))
 

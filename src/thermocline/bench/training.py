@@ -38,7 +38,9 @@ def _loop(scale: float, *, batch: int, steps: int, net: spec.Net = NET) -> Loop:
     split, _ = draw(0, count, 0, classes=classes, size=size)
     steps = sized(steps, scale, least=20)
     epochs = -(-(steps + BEGINNING) // (count // batch))
-    recipe = spec.Train(epochs=epochs, batch=batch, lr=0.02, weight_decay=5e-4, augment="crop+flip", schedule="constant")
+    recipe = spec.Train(
+        epochs=epochs, batch=batch, lr=0.02, weight_decay=5e-4, augment="crop+flip", schedule="constant", patience=epochs + 1
+    )
     built = nets.build(net, classes=classes, size=size).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     return Loop(built, split, recipe, steps)
 

@@ -9,6 +9,7 @@ import re
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,17 @@ from thermocline import bench
 from thermocline.bench.case import Answers, Way, answered
 from thermocline.data import Split
 
+Ready = Callable[[Any], Any]
+
 
 def main(name: str, side: str, scale: str, threads: str, device: str, folder: str) -> None:
     """Time one call; leave its answers as arrays, and its seconds and memory as JSON."""
     torch.set_num_threads(int(threads))
     case = bench.BENCHES[name]
-    way = case.ours if side == "ours" else case.theirs
+    way, ready = (case.ours, case.ready) if side == "ours" else (case.theirs, case.theirs_ready)
     way(moved(case.inputs(min(case.warm_up, float(scale))), device))
     inputs = moved(case.inputs(float(scale)), device)
-    inputs = (case.ready if side == "ours" else case.theirs_ready)(inputs)
-    answers, seconds, peak = _on_cpu(way, inputs) if device == "cpu" else _on_cuda(way, inputs, device)
+    answers, seconds, peak = _on_cpu(way, ready, inputs) if device == "cpu" else _on_cuda(way, ready, inputs, device)
     np.savez(Path(folder) / "answers.npz", **answers)  # pyright: ignore[reportArgumentType]
     (Path(folder) / "cost.json").write_text(json.dumps({"seconds": seconds, "peak_mb": peak}))
 
@@ -50,19 +52,23 @@ def moved(value: Any, device: str) -> Any:
     return value
 
 
-def _on_cpu(way: Way, inputs: Any) -> tuple[Answers, float, float]:
+def _on_cpu(way: Way, ready: Ready, inputs: Any) -> tuple[Answers, float, float]:
     forget_peak()
-    before, began = peak_mb(), time.perf_counter()
+    before = peak_mb()
+    inputs = ready(inputs)
+    began = time.perf_counter()
     done = way(inputs)
     seconds, peak = time.perf_counter() - began, peak_mb() - before
     return answered(done), seconds, peak
 
 
-def _on_cuda(way: Way, inputs: Any, device: str) -> tuple[Answers, float, float]:
+def _on_cuda(way: Way, ready: Ready, inputs: Any, device: str) -> tuple[Answers, float, float]:
     """The same on a GPU, whose memory is counted by torch's allocator."""
-    torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
-    before, began = torch.cuda.memory_allocated(device), time.perf_counter()
+    before = torch.cuda.memory_allocated(device)
+    inputs = ready(inputs)
+    torch.cuda.synchronize(device)
+    began = time.perf_counter()
     done = way(inputs)
     torch.cuda.synchronize(device)
     seconds, peak = time.perf_counter() - began, (torch.cuda.max_memory_allocated(device) - before) / 1e6

@@ -48,12 +48,11 @@ class Step:
         samples, image = self.order.numel(), (self.split.images.shape[2], self.split.images.shape[3])
         order = torch.randperm(len(self.split), generator=_generator(self.seed, "order", epoch))[:samples]
         draws = draw(self.train.augment, samples, size=image, generator=_generator(self.seed, "augment", epoch))
-        self.order.copy_(order.view_as(self.order))
-        self.draws.copy_(draws.view_as(self.draws))
-        self.rates.copy_(
-            torch.outer(torch.tensor(self.factors, dtype=torch.float64), self._plan(schedule.learning_rate, epoch))
-        )
-        self.temperatures.copy_(self._plan(schedule.temperature, epoch))
+        _replace(self.order, order.view_as(self.order))
+        _replace(self.draws, draws.view_as(self.draws))
+        factors = torch.tensor(self.factors, dtype=torch.float64)
+        _replace(self.rates, torch.outer(factors, self._plan(schedule.learning_rate, epoch)))
+        _replace(self.temperatures, self._plan(schedule.temperature, epoch))
         self.position.fill_(position)
         self.epoch = epoch
         if self.state.step == 0 and self.train.temperature_target is not None:
@@ -146,6 +145,12 @@ class Replayed:
                 self.loss = self.run()
         self.graph.replay()
         return self.loss.clone()
+
+
+def _replace(table: Tensor, by: Tensor) -> None:
+    """Copy to the device without waiting for it: steps that are queued there read the old table, later ones the new."""
+    by = by.to(table.dtype)
+    table.copy_(by.pin_memory() if table.is_cuda else by, non_blocking=True)
 
 
 def fitting_batch(step: Step) -> int | None:

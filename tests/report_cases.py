@@ -190,6 +190,6 @@ def show(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light") 
     page.on("dialog", lambda dialog: (page.heard.append("dialog"), dialog.dismiss()))
     page.on("request", lambda request: page.heard.append(request.url) if request.url != path.as_uri() else None)
     page.goto(path.as_uri())
-    page.wait_for_function("document.querySelectorAll('.chart:not(.drawn)').length === 0", timeout=30_000)
+    page.wait_for_selector("html.ready", state="attached", timeout=60_000)
     assert page.heard == []
     return page

@@ -5,9 +5,10 @@ a point, 1 - rho of another data set across, the AUROC of a detector on it up, a
 settings over their seeds. Reads records; never imports torch.
 """
 
-from thermocline.advise.association import Correlation, pareto_front, pearson, spearman
+from thermocline.advise.association import Correlation, pearson, spearman
 from thermocline.advise.output import save, suffix, terminal
 from thermocline.advise.relation import Point, Relation, Setting, Tradeoff, tradeoff
+from thermocline.report.curves import pareto_front
 
 __all__ = [
     "Correlation", "Point", "Relation", "Setting", "Tradeoff", "pareto_front", "pearson", "save", "spearman", "suffix",

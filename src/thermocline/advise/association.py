@@ -57,17 +57,6 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation | None:
     return Correlation(r, -1.0 if r < -limit else low, 1.0 if r > limit else high)
 
 
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Which points no other beats, that is, is at least as high in both numbers and higher in one.
-
-    Equal points do not beat each other: they are on the front together or not at all.
-
-    >>> pareto_front([(1, 3), (2, 2), (1, 2), (3, 1), (3, 1)])
-    [True, True, False, True, True]
-    """
-    return [not any(x >= a and y >= b and (x, y) != (a, b) for x, y in points) for a, b in points]
-
-
 def _coefficient(x: Sequence[float], y: Sequence[float]) -> float | None:
     if len(x) < LEAST or len(set(x)) == 1 or len(set(y)) == 1:
         return None

@@ -88,9 +88,7 @@ def _html(found: Tradeoff) -> bytes:
         "chance": CHANCE,
         "every": list(_every(found)) if len(found.relations) > len(found.headline) else [],
         "methods": METHODS,
-        "ramp": ", ".join(scale.colours() * (2 if len(scale.values) == 1 else 1)),
-        "light": scale.variables("light"),
-        "dark": scale.variables("dark"),
+        **page.colours(scale),
     }
     return page.compose("tradeoff.html.jinja", context, charts, artist.bundle()).encode()
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thermocline.advise.association import LEAST, Correlation, pareto_front, pearson, spearman
+from thermocline.advise.association import LEAST, Correlation, pearson, spearman
 from thermocline.record import Loaded
 from thermocline.report import facts
+from thermocline.report.curves import pareto_front
 from thermocline.report.facts import Estimate, Summary
 from thermocline.spec import InputError, unknown
 

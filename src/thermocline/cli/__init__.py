@@ -191,17 +191,46 @@ def _fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
 @app.command()
 def report(
     runs: Annotated[list[str], typer.Argument(help="Run directories, or folders of them.", metavar="RUN...")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    figures: Annotated[Path | None, typer.Option(help="Also write every figure into this folder, as SVG.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="What to write (default: report.html).")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write every figure into this folder, as SVG, PNG and PDF sized for papers.")
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="html (one self-contained page) or md.")] = "html",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve the page to this machine alone, following runs in training.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of --watch (default: any that is free).", min=0, max=65535)] = 0,
 ) -> None:
     """Compare runs on one self-contained HTML page, with verdicts in words."""
-    from thermocline.report import render
+    from thermocline.report import page
 
+    if watch:
+        if output or figures or format_ != "html":
+            raise InputError("--watch serves a page and writes nothing: leave out --output, --figures and --format")
+        return _watch(runs, port)
+    if format_ not in page.FORMATS:
+        raise spec.unknown("format", format_, page.FORMATS)
+    output = output or Path(f"report.{format_}")
     _table(runs)
-    render(runs, output, figures=figures)
+    page.render(runs, output, figures=figures, format=format_)
     say("report", output)
     if figures:
         say("figures", figures)
+    return None
+
+
+def _watch(runs: list[str], port: int) -> None:
+    """Serve until Ctrl-C."""
+    from thermocline.report import page, watching
+
+    page.drawing()  # or say what is missing before a browser is opened
+    with watching.server(watching.Watcher(runs), port) as server:
+        address = f"http://{watching.HOST}:{server.server_address[1]}/"
+        out.print(f"watching: [bold]{address}[/] (this machine alone; Ctrl-C ends it)", highlight=False, soft_wrap=True)
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            out.print("stopped; the runs go on")
 
 
 @app.command()
@@ -352,7 +381,9 @@ def _conclude(directories: list[Path], page: Path) -> None:
 
 
 def _table(directories: Iterable[str | Path]) -> None:
-    from thermocline.record import load_runs
-    from thermocline.report import summary, terminal
+    from thermocline.report import load, summary, terminal
 
-    out.print(terminal(summary(load_runs(directories))))
+    runs, notes = load(directories)
+    for note in notes:
+        err.print(f"[yellow]warning:[/] {escape(note)}", soft_wrap=True)
+    out.print(terminal(summary(runs)))

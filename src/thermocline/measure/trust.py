@@ -13,6 +13,9 @@ from thermocline.measure.passes import Found, Seen
 from thermocline.record import Row, params
 
 BINS = 15  # of confidence, as [guo2017calibration] has them
+SCORE_BINS = 30  # of a detector's scores
+RATES = (0, 0.01, 0.02, 0.03, 0.05, 0.07, *(i / 20 for i in range(2, 21)))  # false positives at which a ROC curve is kept
+PAIRS = 20  # of classes, the most confused
 
 
 def auroc(seen: Seen) -> Iterator[Row]:
@@ -55,6 +58,62 @@ def fpr(seen: Seen) -> Iterator[Row]:
     for found in seen.found():
         value = detect.fpr_at_tpr(found.inside, found.outside, tpr=0.95, positive="id")
         yield _detection(seen, found, "fpr", "," + params(tpr=0.95, positive="id"), value)
+
+
+def roc(seen: Seen) -> Iterator[Row]:
+    """The share of test images that a threshold keeps which lets at most a share `fpr` of other data by.
+
+    max{mean(s_id >= t) : mean(s_ood >= t) <= fpr}                            [fawcett2006roc, Sec. 5]
+    """
+    for found in seen.found():
+        ordered = found.outside.sort(descending=True).values
+        for fpr in RATES:
+            passed = int(fpr * len(ordered) + 1e-9)  # which absorbs the rounding of fpr * n
+            kept = (found.inside > ordered[passed]).double().mean() if passed < len(ordered) else torch.ones(())
+            yield _detection(seen, found, "roc", "," + params(positive="id", fpr=float(fpr)), kept)
+
+
+def score_histogram(seen: Seen) -> Iterator[Row]:
+    """How scores lie: the share of test images (id) and of other data (ood) in each of 30 bins from `low` to `high`.
+
+    mean(low + b w <= s < low + (b + 1) w), low and high = quantiles 0.005 and 0.995 of all   [fawcett2006roc, Sec. 3]
+    """
+    for found in seen.found():
+        ordered = torch.cat([found.inside, found.outside]).sort().values
+        ends = [ordered[round(share * (len(ordered) - 1))] for share in (0.005, 0.995)]
+        low, high = ends
+        if not (high - low).isfinite() or low == high:
+            continue  # scores that are all the same, or infinite, have no bins
+        for part, value in (("low", low), ("high", high)):
+            yield _detection(seen, found, "score_histogram", "," + params(bins=SCORE_BINS, part=part), value)
+        for part, scores in (("id", found.inside), ("ood", found.outside)):
+            # What lies beyond the ends is counted in the bins there.
+            places = ((scores.clamp(low, high) - low) / (high - low) * SCORE_BINS).long().clamp(max=SCORE_BINS - 1)
+            for index, count in enumerate(places.bincount(minlength=SCORE_BINS).tolist()):
+                more = "," + params(bins=SCORE_BINS, part=part, bin=index)
+                yield _detection(seen, found, "score_histogram", more, torch.tensor(count / len(scores)))
+
+
+def confusion(seen: Seen) -> Iterator[Row]:
+    """The pairs of classes most often confused: the share of the first taken for the second, and the cosine of their means.
+
+    #{i : y_i = label, argmax e_i = predicted} / #{i : y_i = label};  cos(mu_a - mu_G, mu_b - mu_G)   [fawcett2006roc, Sec. 2]
+    """
+    if "test" not in seen.outputs or seen.outputs["test"].count < 1:
+        return
+    logits, labels = seen.outputs["test"].some.values
+    said, sizes, classes = logits.argmax(1), labels.bincount(minlength=logits.shape[1]), logits.shape[1]
+    wrong = said != labels
+    pairs, counts = (labels[wrong] * classes + said[wrong]).unique(return_counts=True)
+    shares = counts.double() / sizes[pairs // classes]
+    means = seen.last.moments.means
+    towards = torch.nn.functional.normalize(means - means[seen.last.moments.counts > 0].mean(0), dim=1)
+    for index in shares.sort(descending=True, stable=True).indices[:PAIRS].tolist():
+        label, predicted = divmod(int(pairs[index]), classes)
+        place = {"label": label, "predicted": predicted}
+        parts = {"share": float(shares[index]), "cosine": float(towards[label] @ towards[predicted])}
+        for part, value in parts.items():
+            yield Row("test", "", 0, "", "confusion", params(**place, part=part, **_thinned(seen)), value)
 
 
 def _detection(seen: Seen, found: Found, measure: str, more: str, value: Tensor) -> Row:

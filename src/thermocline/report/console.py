@@ -6,13 +6,15 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from thermocline.report import judge, table
+from thermocline.report import advice, judge, table
 from thermocline.report.facts import Case, Summary, cases
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
+    from rich.text import Text
 
 _COLOURS = {"present": "green", "reversed": "red", "unclear": "yellow", "caution": "yellow"}
+_COLOURS |= {"good": "green", "warn": "yellow", "calm": "bold"}
 _COLOURS |= {"calibrated": "green", "over": "yellow", "under": "yellow", "off": "yellow"}
 
 
@@ -36,10 +38,30 @@ def _case(case: Case) -> list[RenderableType]:
         grid.add_section()
         grid.add_row(Text(part, style="bold"))
         for line in lines:
-            cells = (f"{text}\n{interval}" if interval else text or "-" for text, interval in line.cells)
-            grid.add_row(Text(f"  {line.label}"), *map(Text, cells))
-    said: list[RenderableType] = [grid]
+            grid.add_row(Text(f"  {line.label}"), *map(_cell, line.cells))
+    said: list[RenderableType] = [grid, *_advice(case)]
     for verdict in judge.judge(case):
         word = Text(f"{verdict.word}: ", style=_COLOURS.get(verdict.status, "bold"))
         said.append(Padding(word + Text(verdict.sentence), (0, 0, 0, 1)))
     return said
+
+
+def _cell(cell: table.Cell) -> Text:
+    from rich.text import Text
+
+    mark = f"{table.MARKS[cell.apart]} " if cell.apart else ""
+    return Text(f"{mark}{cell.text or '-'}" + (f"\n{cell.interval}" if cell.interval else ""))
+
+
+def _advice(case: Case) -> list[RenderableType]:
+    """What to make of each net, as a table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    found = advice.given(case)
+    if not found:
+        return []
+    grid = Table("", "verdict", "what it means", title="What to do with these nets", title_justify="left", title_style="bold")
+    for one in found:
+        grid.add_row(Text(one.group), Text(one.word, style=_COLOURS[one.status]), Text(one.sentence))
+    return [grid]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,11 @@ from thermocline.report import facts
 from thermocline.report.facts import Case, parameters, points
 
 Point = dict[str, Any]
+
+SHOWN = ("neco", "neco-maxlogit", "msp", "energy", "knn", "vim", "mahalanobis")  # whose scores and curves are drawn
+DECADE = 20  # places of the tolerance slider to a factor of ten
+LOWEST = 6  # decades it goes down
+HEADLINE_PLACE = round(-DECADE * math.log10(facts.HEADLINE[1]) / 2)  # squares of singular values are a covariance's
 
 
 def curve(
@@ -35,22 +41,34 @@ def spectra(case: Case, runs: Mapping[str, Loaded], *, most: int) -> list[Point]
     A long spectrum is thinned to about `most` indices, evenly spaced on a log axis; values below 1e-6 are left out.
     """
     found = []
+    for place, shares in _spectra(case, runs):
+        shown = ((i, shares[i]) for i in _thin(range(len(shares)), most))
+        found += [{**place, "x": i + 1, "value": _round(share)} for i, share in shown if share >= 10.0**-LOWEST]
+    return found
+
+
+def recounted(case: Case, runs: Mapping[str, Loaded]) -> list[Point]:
+    """The rank of every layer at each tolerance the slider can have, from all singular values: `counts[place]`."""
+    cuts = [10.0 ** (-place / DECADE) for place in range(LOWEST * DECADE + 1)]
+    found = []
+    for place, shares in _spectra(case, runs):
+        rising = shares[::-1]
+        counts = [len(rising) - bisect.bisect_right(rising, cut) for cut in cuts]
+        found.append({"series": place["series"], "x": place["depth"], "layer": place["layer"], "counts": counts})
+    return found
+
+
+def _spectra(case: Case, runs: Mapping[str, Loaded]) -> Iterator[tuple[Point, list[float]]]:
+    """Each layer of the first finished seed of each temperature, and its sigma_i / sigma_1, falling."""
     for group in case.groups:
         run = runs[group.members[0].key]
-        if not run.finished:
-            continue
-        layers: dict[tuple[int, str], dict[int, float]] = {}
-        for row in points(run, "singular_value", last=True):
-            index = int(parameters(row["params"])["index"])
-            layers.setdefault((row["depth"], row["layer"]), {})[index] = row["value"]
+        layers: dict[tuple[int, str], list[float]] = {}
+        for row in points(run, "singular_value", last=True) if run.finished else ():
+            layers.setdefault((row["depth"], row["layer"]), []).append(row["value"])
         for (depth, layer), values in sorted(layers.items()):
-            shown = [(i, values[i] / values[0]) for i in _thin(sorted(values), most) if values.get(0)]
-            found += [
-                {"series": group.label, "depth": depth, "layer": layer, "x": i + 1, "value": _round(share)}
-                for i, share in shown
-                if share >= 1e-6
-            ]
-    return found
+            if top := max(values):
+                place = {"series": group.label, "depth": depth, "layer": layer}
+                yield place, sorted((value / top for value in values), reverse=True)
 
 
 def reliability(case: Case, runs: Mapping[str, Loaded], at: str) -> list[Point]:
@@ -68,6 +86,93 @@ def reliability(case: Case, runs: Mapping[str, Loaded], at: str) -> list[Point]:
             numbers = {"x": confidence, "value": accuracy, "share": count / total}
             found.append({"series": group.label, "count": count, **{name: _round(value) for name, value in numbers.items()}})
     return found
+
+
+def histograms(case: Case, runs: Mapping[str, Loaded]) -> list[Point]:
+    """The bars of every shown detector's scores, for the first seed of each temperature."""
+    found = []
+    for group in case.groups:
+        parts: dict[tuple[str, str], dict[str, Any]] = {}
+        for row in points(runs[group.members[0].key], "score_histogram", last=True):
+            given = parameters(row["params"])
+            bins = parts.setdefault((row["split"].rsplit("/", 1)[0], given["detector"]), {"id": {}, "ood": {}})
+            if given["part"] in ("id", "ood"):
+                bins[given["part"]][int(given["bin"])] = row["value"]
+            else:
+                bins[given["part"]] = row["value"]
+            bins["bins"] = int(given["bins"])
+        for (name, detector), bins in parts.items():
+            if detector in SHOWN:
+                edges = [bins["low"] + (bins["high"] - bins["low"]) * i / bins["bins"] for i in range(bins["bins"] + 1)]
+                place = {"series": group.label, "set": name, "detector": detector}
+                for side, words in (("id", "test images"), ("ood", "other data")):
+                    found += [
+                        {**place, "side": words, "x": _round(edges[i]), "x2": _round(edges[i + 1]), "value": _round(value)}
+                        for i, value in sorted(bins[side].items())
+                        if value
+                    ]
+    return found
+
+
+def rocs(case: Case, runs: Mapping[str, Loaded]) -> list[Point]:
+    """The share of test images kept by the share of other data let through; the mean over seeds."""
+    found = []
+    for label, rows in _members(case, runs, "roc", last=True):
+        values: dict[tuple[str, str, float], list[float]] = {}
+        for row in rows:
+            given = parameters(row["params"])
+            if given["detector"] in SHOWN:
+                key = (row["split"].rsplit("/", 1)[0], given["detector"], float(given["fpr"]))
+                values.setdefault(key, []).append(row["value"])
+        for (name, detector, x), some in values.items():
+            place = {"series": label, "set": name, "detector": detector}
+            found.append({**place, "x": x, "value": _round(statistics.fmean(some))})
+    return found
+
+
+def confused(run: Loaded) -> list[Point]:
+    """The pairs of classes most often confused, most often first."""
+    pairs: dict[tuple[str, str], dict[str, float]] = {}
+    for row in points(run, "confusion", last=True):
+        given = parameters(row["params"])
+        pairs.setdefault((given["label"], given["predicted"]), {})[given["part"]] = row["value"]
+    found = sorted(pairs.items(), key=lambda pair: -pair[1]["share"])
+    return [
+        {"pair": f"{label} as {predicted}", "label": label, "predicted": predicted, "value": _round(parts["share"]),
+         "cosine": _round(parts.get("cosine", 1.0))}
+        for (label, predicted), parts in found
+    ]  # fmt: skip
+
+
+def traded(case: Case, name: str) -> list[Point]:
+    """Transfer across and NECO's AUROC up, one mark a temperature and a small one a seed; `front`: none other beats it."""
+    pick: Callable[[facts.Summary], float | None] = lambda one: one.auroc.get((name, "neco"))  # noqa: E731
+    found = []
+    for group in case.groups:
+        drop, auroc = group.estimate(lambda one: one.ood_drop.get(name)), group.estimate(pick)
+        if drop is None or auroc is None or not group.finished:
+            continue
+        ends = {"x_low": 1 - drop.high, "x_high": 1 - drop.low, "low": auroc.low, "high": auroc.high}
+        place = {"series": group.label, "label": group.label}
+        seeds = f"mean of {auroc.count}" if auroc.count > 1 else "one"
+        found.append({**place, "kind": "mean", "x": 1 - drop.mean, "value": auroc.mean, **ends, "seeds": seeds})
+        for one in group.members if auroc.count > 1 else ():
+            if name in one.ood_drop and (value := pick(one)) is not None:
+                found.append({**place, "kind": "seed", "x": 1 - one.ood_drop[name], "value": value, "seeds": str(one.seed)})
+    means = [(row["x"], row["value"]) for row in found if row["kind"] == "mean"]
+    front = iter(pareto_front(means))
+    return [{**row, "front": row["kind"] == "mean" and next(front)} for row in found]
+
+
+def pareto_front(pairs: Sequence[tuple[float, float]]) -> list[bool]:
+    """Which points no other beats, that is, is at least as high in both numbers and higher in one.
+
+    Equal points do not beat each other: they are on the front together or not at all.
+
+    >>> pareto_front([(1, 3), (2, 2), (1, 2), (3, 1), (3, 1)])
+    [True, True, False, True, True]
+    """
+    return [not any(x >= a and y >= b and (x, y) != (a, b) for x, y in pairs) for a, b in pairs]
 
 
 def _members(case: Case, runs: Mapping[str, Loaded], measure: str, *, last: bool) -> Iterator[tuple[str, list[Point]]]:

@@ -25,6 +25,8 @@ _STUDENT = (
 # What does not change the trained network, so that runs differing only here are still alike.
 OBSERVING = {"seed", "measures", "data.ood", "train.snapshots"}
 
+_COLUMNS = ["step", "split", "layer", "depth", "params", "value"]
+
 # How a detection was counted, which is no setting of the detector.
 _COUNTED_BY = {"tpr", "positive", "part", "level"}
 
@@ -50,6 +52,7 @@ class Summary:
     solution_entropy_rank: float | None
     solution_stable_rank: float | None
     effective_depth: float | None
+    probes: dict[str, list[tuple[int, str, float]]]
     ood_drop: dict[str, float]
     auroc: dict[tuple[str, str], float]
     auroc_interval: dict[tuple[str, str], tuple[float, float]]
@@ -138,11 +141,13 @@ def estimate(values: Iterable[float]) -> Estimate | None:
 
 def points(run: Loaded, measure: str, *, last: bool = False) -> list[dict[str, Any]]:
     """The finite rows of one measure, in order of step; `last`: those of its last step only."""
-    rows = run.rows.filter(pc.field("measure") == measure).to_pylist()
-    rows = sorted((row for row in rows if math.isfinite(row["value"])), key=lambda row: row["step"])
+    table = run.rows.filter(pc.field("measure") == measure).select(_COLUMNS)
+    if last:  # before rows become objects: of a long run these are few
+        table = table.filter(pc.field("step") == max(table["step"].to_pylist(), default=0))
+    rows = sorted((row for row in table.to_pylist() if math.isfinite(row["value"])), key=lambda row: row["step"])
     if len(kinds := list(dict.fromkeys(parameters(row["params"]).get("probe") for row in rows))) > 1:
         rows = [row for row in rows if parameters(row["params"]).get("probe") == kinds[0]]  # the first probe is the one shown
-    return [row for row in rows if row["step"] == rows[-1]["step"]] if last else rows
+    return rows
 
 
 def parameters(text: str) -> dict[str, str]:
@@ -213,6 +218,7 @@ def _summary(run: Loaded) -> Summary:
         solution_entropy_rank=_value(run, "entropy_rank", split="train", depth=layers),
         solution_stable_rank=_value(run, "stable_rank", split="train", depth=layers),
         effective_depth=_value(run, "effective_depth"),
+        probes=_probes(run),
         ood_drop={_set(row): row["value"] for row in points(run, "ood_drop", last=True)},
         auroc=_detection(run, "auroc"), auroc_interval=_intervals(run), fpr=_detection(run, "fpr"),
         logit_norm=_value(run, "logit_norm", split="train"),
@@ -227,6 +233,14 @@ def _value(run: Loaded, measure: str, *, rule: tuple[str, float] | None = None, 
         if all(row[column] == value for column, value in where.items()) and rule in (None, rank_rule(row)):
             return row["value"]
     return None
+
+
+def _probes(run: Loaded) -> dict[str, list[tuple[int, str, float]]]:
+    """The (depth, layer, accuracy) of every probe, first layer first, by the set it reads; "test" is the net's own."""
+    found: dict[str, list[tuple[int, str, float]]] = {}
+    for row in points(run, "probe_accuracy", last=True):
+        found.setdefault(_set(row), []).append((row["depth"], row["layer"], row["value"]))
+    return {name: sorted(layers) for name, layers in found.items()}
 
 
 def _detection(run: Loaded, measure: str, **counted_by: str) -> dict[tuple[str, str], float]:

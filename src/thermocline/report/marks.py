@@ -1,4 +1,4 @@
-"""The few kinds of panel that every figure is made of: curves, a fan of spectra, dots; and the marks laid over them."""
+"""Panels by layer, step or index: curves, a fan of spectra, a scatter; and the marks laid over them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from thermocline.report.curves import Point
+from thermocline.report.curves import DECADE, HEADLINE_PLACE, Point
 from thermocline.report.facts import Case
 from thermocline.report.theme import Temperatures
 
@@ -19,13 +19,18 @@ HEIGHT = 250
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart with its title, of fixed height and any width. Its rows stay outside: Altair would copy them many times."""
+    """One chart with its title, of fixed height and any width. Its rows stay outside: Altair would copy them many times.
+
+    `other` is the same on the other kind of scale, for the page's button; `zoom`: whether its axes can be dragged.
+    """
 
     title: str
     chart: alt.LayerChart
     rows: Sequence[Point]
     height: int = HEIGHT
     description: str = ""
+    other: alt.LayerChart | None = None
+    zoom: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,17 +58,27 @@ STEP = Axis(
     ",d",
     {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 8},
 )
+LINEAR_STEP = Axis(STEP.title, {"nice": False, "padding": 8}, STEP.format, STEP.ticks)
 INDEX = Axis("index i", {"zero": False, "nice": False, "padding": 8}, "d")
+
+# What the page sets and charts may read: the layer chosen (0: none), the tolerance as a place on the slider, the detector.
+CHOSEN, CUT, SHOWN = "chosenLayer", "cutAt", "shownDetector"
+TOLERANCE = f"pow(10, -{CUT} / {DECADE})"
+SETTINGS: dict[str, Any] = {CHOSEN: 0, CUT: HEADLINE_PLACE, SHOWN: "neco"}
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def share(title: str) -> Axis:
-    return Axis(title, {"domain": [0, 1]}, ".0%")
+    return Axis(title, {"domain": [0, 1.03], "nice": False}, ".0%")  # a mark at 1 needs room
+
+
+def fraction(title: str) -> Axis:
+    return Axis(title, {"domain": [0, 1.03], "nice": False}, ".1f")
 
 
 def count(title: str, most: float | None = None) -> Axis:
-    return Axis(title, {"domain": [0, most], "nice": False} if most else {"zero": True, "nice": 5}, "~s")
+    return Axis(title, {"domain": [0, most], "nice": False} if most else {"zero": True, "nice": 5}, ",.6~g")
 
 
 def decades(title: str, values: Iterable[float], **scale: Any) -> Axis:
@@ -76,7 +91,7 @@ def decades(title: str, values: Iterable[float], **scale: Any) -> Axis:
     label = f"({json.dumps(names)})[format(log(datum.value) / LN10, 'd')]"
     every = 1 if high - low < 8 else 2
     ticks = {"values": [10.0**k for k in range(low, high + 1, every)], "labelExpr": label}
-    return Axis(title, {"type": "log", "domain": [10.0**low, 10.0**high], "nice": False, **scale}, "~g", ticks)
+    return Axis(title, {"type": "log", "domain": [10.0**low, 1.3 * 10.0**high], "nice": False, **scale}, "~g", ticks)
 
 
 def curves(
@@ -88,11 +103,18 @@ def curves(
     y: Axis,
     extra: Sequence[alt.Chart | alt.LayerChart] = (),
     dots: bool = True,
+    other: tuple[Axis, Axis] | None = None,
 ) -> Panel:
-    """Mean over seeds as a line with points, the range over seeds as a band."""
-    base = alt.Chart().encode(x=x.x(), color=_colour(scale))
+    """Mean over seeds as a line with points, the range over seeds as a band; `other`: the axes to change to on request."""
+    layers = _curves(rows, scale, x=x, y=y, dots=dots)
+    second = layered(*_curves(rows, scale, x=other[0], y=other[1], dots=dots), *extra) if other else None
+    return Panel(title, layered(*layers, *extra), rows, description=f"{title}: {y.title} by {x.title}", other=second)
+
+
+def _curves(rows: Sequence[Point], scale: Temperatures, *, x: Axis, y: Axis, dots: bool) -> list[alt.Chart]:
+    base = alt.Chart().encode(x=x.x(), color=colour(scale))
     band = base.mark_area(opacity=0.16).encode(y=y.y("low"), y2="high:Q")
-    line = base.mark_line(strokeWidth=2, clip=True).encode(y=y.y(), strokeDash=_dash(scale))
+    line = base.mark_line(strokeWidth=2, clip=True).encode(y=y.y(), strokeDash=dash(scale))
     tooltip = [
         alt.Tooltip("series:N", title="temperature"),
         alt.Tooltip("x:Q", title=x.title),
@@ -101,10 +123,26 @@ def curves(
     ]
     look: dict[str, Any] = {"size": 60, "opacity": 1} if dots else {"size": 40, "opacity": 0}
     point = base.mark_point(filled=True, stroke="var(--paper)", strokeWidth=1, **look)
-    layers = [line, point.encode(y=y.y(), shape=_shape(scale), tooltip=tooltip)]
+    layers = [line, point.encode(y=y.y(), shape=shape(scale), tooltip=tooltip)]
     if any(row["low"] < row["high"] for row in rows):
         layers.insert(0, band)
-    return Panel(title, _layered(*layers, *extra), rows, description=f"{title}: {y.title} by {x.title}")
+    return [*([chosen_layer()] if x is LAYER else []), *layers]
+
+
+def chosen_layer() -> alt.Chart:
+    """A band at the layer that was chosen on the page; placed by pixel, so that it has no say in the axis."""
+    look = {"strokeWidth": 9, "color": "var(--ink)", "opacity": alt.ExprRef(f"{CHOSEN} ? 0.16 : 0")}
+    return alt.Chart(data([{}])).mark_rule(**look).encode(x=alt.value(alt.ExprRef(f"scale('x', {CHOSEN})")))
+
+
+def threshold(y: Axis) -> alt.LayerChart:
+    """The tolerance that ranks are counted at, as a line that the page's slider moves."""
+    base = alt.Chart(data([{}])).transform_calculate(value=TOLERANCE).encode(y=y.y())
+    words = base.transform_calculate(words=f"'threshold ' + format({TOLERANCE}, '.2~g')").encode(text="words:N", x=alt.value(4))
+    place = {"align": "left", "baseline": "top", "dy": 5}
+    outline = words.mark_text(stroke="var(--paper)", strokeWidth=4, strokeJoin="round", **place)
+    rule = base.mark_rule(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
+    return alt.LayerChart(layer=[rule, outline, words.mark_text(color="var(--ink)", **place)])
 
 
 def depth_marks(case: Case, rows: Sequence[Point], scale: Temperatures) -> list[alt.Chart]:
@@ -121,46 +159,60 @@ def depth_marks(case: Case, rows: Sequence[Point], scale: Temperatures) -> list[
         if height is None:
             continue
         at = {"x": layer, "value": height, "series": group.label, "floor": 0}
-        base = alt.Chart(_data([at])).encode(x=LAYER.x())
-        rule = base.mark_rule(strokeWidth=1.5).encode(y="value:Q", y2="floor:Q", strokeDash=_dash(scale), color=_colour(scale))
+        base = alt.Chart(data([at])).encode(x=LAYER.x())
+        rule = base.mark_rule(strokeWidth=1.5).encode(y="value:Q", y2="floor:Q", strokeDash=dash(scale), color=colour(scale))
         found.append(rule)
         words = f"{group.label}: layer {layer}"
         side = {"align": "right", "dx": -6} if layer > deepest * 0.6 else {"align": "left", "dx": 6}
-        found += _haloed(base, words, y=alt.value(HEIGHT - 10 - 16 * place), **side)
+        found += haloed(base, words, y=alt.value(HEIGHT - 10 - 16 * place), **side)
     # Words go over every line, so that no line crosses them.
     return sorted(found, key=lambda chart: chart.mark.type == "text")
 
 
-def last_above(rows: Sequence[Point], cut: float, scale: Temperatures, *, x: Axis, y: Axis) -> alt.Chart:
-    """A mark on each falling curve at its last point above the cut: where the count stops."""
-    last = [[row for row in rows if row["series"] == name and row["value"] > cut][-1] for name in _series(rows)]
-    mark = alt.Chart(_data(last)).mark_point(filled=True, size=90, opacity=1, stroke="var(--paper)", strokeWidth=1)
+def last_above(scale: Temperatures, *, x: Axis, y: Axis) -> alt.Chart:
+    """A mark on each falling curve at its last point above the threshold: where the count stops."""
+    kept = alt.Chart().transform_filter(f"datum.value > {TOLERANCE}")
+    kept = kept.transform_joinaggregate(last="max(x)", groupby=["series"]).transform_filter("datum.x === datum.last")
+    mark = kept.mark_point(filled=True, size=90, opacity=1, stroke="var(--paper)", strokeWidth=1)
     tooltip = [alt.Tooltip("series:N", title="temperature"), alt.Tooltip("x:Q", title="singular values above the line")]
-    return mark.encode(x=x.x(), y=y.y(), color=_colour(scale), shape=_shape(scale), tooltip=tooltip)
+    return mark.encode(x=x.x(), y=y.y(), color=colour(scale), shape=shape(scale), tooltip=tooltip)
+
+
+def reference(rows: Sequence[Point]) -> alt.Chart:
+    """A grey line to compare curves with, one for all of them."""
+    line = alt.Chart(data(rows)).mark_line(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1.2)
+    return line.encode(x="x:Q", y="value:Q")
 
 
 def best_layer(rows: Sequence[Point], scale: Temperatures) -> alt.Chart:
     """A ring round the highest point of each curve."""
     best = [max((row for row in rows if row["series"] == name), key=lambda row: row["value"]) for name in _series(rows)]
-    ring = alt.Chart(_data(best)).mark_point(size=190, filled=False, strokeWidth=1.5, shape="circle")
-    return ring.encode(x=LAYER.x(), y="value:Q", color=_colour(scale))
+    ring = alt.Chart(data(best)).mark_point(size=190, filled=False, strokeWidth=1.5, shape="circle")
+    return ring.encode(x=LAYER.x(), y="value:Q", color=colour(scale))
 
 
 def horizontal(value: float, words: str, *, above: bool = False) -> alt.LayerChart:
     """A reference line across the panel, with its name at its left end, above or below."""
-    base = alt.Chart(_data([{"value": value}])).encode(y="value:Q")
+    base = alt.Chart(data([{"value": value}])).encode(y="value:Q")
     rule = base.mark_rule(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
     side = {"baseline": "bottom", "dy": -5} if above else {"baseline": "top", "dy": 5}
-    return alt.LayerChart(layer=[rule, *_haloed(base, words, x=alt.value(4), align="left", **side)])
+    return alt.LayerChart(layer=[rule, *haloed(base, words, x=alt.value(4), align="left", **side)])
 
 
-def fan(title: str, rows: Sequence[Point], colour: str, *, y: Axis, longest: int) -> Panel:
-    """One line a layer, early layers faint; the first and the last carry their names."""
+def fan(title: str, rows: Sequence[Point], hue: str, *, y: Axis, longest: int) -> Panel:
+    """One line a layer, early layers faint; the first and the last carry their names, and a chosen one stands out."""
     room = {"type": "log", "domain": [1, longest * 2.4], "nice": False, "padding": 6}
-    x = Axis("index i", room, "~g", {"values": [1, 3, 10, 30, 100, 300, 1000, 3000]})
+    x = Axis("index i", room, "~g", {"values": [1, 10, 100, 1000, 10000]})
+    plain = Axis("index i", {"domain": [1, longest * 1.25], "nice": False, "padding": 6}, "~g", {"tickCount": 5})
+    drawn = (layered(*_fan(rows, hue, x=one, y=y), threshold(y)) for one in (x, plain))
+    return Panel(title, next(drawn), rows, description=f"Spectra of the layers at {title}", other=next(drawn))
+
+
+def _fan(rows: Sequence[Point], hue: str, *, x: Axis, y: Axis) -> list[alt.Chart]:
     strength = alt.Opacity("depth:Q", scale=alt.Scale(range=[0.28, 1], zero=False, nice=False), legend=None)
     base = alt.Chart().encode(x=x.x(), y=y.y())
-    line = base.mark_line(strokeWidth=1.8, color=colour).encode(detail="depth:O", opacity=strength)
+    line = base.transform_filter(f"datum.depth !== {CHOSEN}").mark_line(strokeWidth=1.8, color=hue)
+    chosen = base.transform_filter(f"datum.depth === {CHOSEN}").mark_line(strokeWidth=3.5, color="var(--ink)")
     tooltip = [
         alt.Tooltip("depth:Q", title="layer"),
         alt.Tooltip("layer:N", title="name"),
@@ -170,66 +222,34 @@ def fan(title: str, rows: Sequence[Point], colour: str, *, y: Axis, longest: int
     hover = base.mark_point(size=40, opacity=0).encode(tooltip=tooltip)
     names = []
     for depth in sorted({min(row["depth"] for row in rows), max(row["depth"] for row in rows)}):
-        end = [row for row in rows if row["depth"] == depth][-1]
-        place = alt.Chart(_data([end])).encode(x=x.x(), y=y.y())
-        names += _haloed(place, f"layer {depth}", align="left", dx=6)
-    return Panel(title, _layered(line, hover, *names), rows, description=f"Spectra of the layers at {title}")
+        own = [row for row in rows if row["depth"] == depth]
+        end = next((row for row in reversed(own) if row["value"] > 3e-6), own[-1])  # so that its name has room
+        place = alt.Chart(data([end])).encode(x=x.x(), y=y.y())
+        names += haloed(place, f"layer {depth}", align="left", dx=6)
+    return [line.encode(detail="depth:O", opacity=strength), chosen, hover, *names]
 
 
-def dots(title: str, rows: Sequence[Point], scale: Temperatures, *, columns: int, order: Sequence[str]) -> Panel:
-    """AUROC of each detector, one dot a temperature; few enough to be read are also written. Chance is marked."""
-    count = len({row["detector"] for row in rows})
-    roomy = count <= 4
-    lowest = min([0.45, *(row["low"] - 0.05 for row in rows)])
-    look = {"scale": alt.Scale(domain=[lowest, 1.0], nice=False, zero=False), "axis": alt.Axis(format="~g", tickCount=5)}
-    x, low = alt.X("value:Q", title="AUROC", **look), alt.X("low:Q", title="AUROC", **look)
-    offset = alt.YOffset("series:N", scale=alt.Scale(paddingInner=0.2, paddingOuter=0.6 if roomy else 0.3), sort=scale.labels())
-    # A line between detectors, so that the eye finds the name of a dot far to the right.
-    y = alt.Y("detector:N", title=None, sort=list(order), axis=alt.Axis(grid=not roomy, tickBand="extent"))
-    base = alt.Chart().encode(y=y, yOffset=offset, color=_colour(scale))
+def recount(title: str, rows: Sequence[Point], scale: Temperatures) -> Panel:
+    """How many singular values of each layer lie above the threshold, counted anew wherever the page's slider puts it."""
+    y = Axis("singular values above it", {"zero": True, "nice": 5}, ",.6~g")
+    base = alt.Chart().transform_calculate(value=f"datum.counts[{CUT}]").encode(x=LAYER.x(), y=y.y(), color=colour(scale))
     tooltip = [
         alt.Tooltip("series:N", title="temperature"),
-        alt.Tooltip("detector:N"),
-        alt.Tooltip("value:Q", title="AUROC", format=".3f"),
-        alt.Tooltip("low:Q", title="from", format=".3f"),
-        alt.Tooltip("high:Q", title="to", format=".3f"),
-        alt.Tooltip("fpr:Q", title="FPR at 95 % TPR", format=".3f"),
+        alt.Tooltip("x:Q", title="layer"),
+        alt.Tooltip("layer:N", title="name"),
+        alt.Tooltip("value:Q", title="rank"),
     ]
-    spread = base.mark_rule(strokeWidth=2 if roomy else 1.5).encode(x=low, x2="high:Q")
-    dot = base.mark_point(filled=True, size=110 if roomy else 45, opacity=1).encode(x=x, shape=_shape(scale), tooltip=tooltip)
-    words = base.mark_text(align="right", dx=-10).encode(
-        x=low, text=alt.Text("value:Q", format=".3f"), color=alt.value("var(--ink)")
-    )
-    chance = alt.Chart(_data([{"value": 0.5}])).mark_rule(color="var(--muted)", strokeDash=[3, 3]).encode(x=x)
-    height = max(90, count * (24 * columns + 20 if roomy else max(20, 9 * columns + 6)))
-    layers = (chance, spread, dot, words) if roomy else (chance, spread, dot)
-    return Panel(title, _layered(*layers), rows, height, f"AUROC of each detector on {title}")
-
-
-def reliability(title: str, rows: Sequence[Point], scale: Temperatures) -> Panel:
-    """Accuracy by confidence, one line a temperature, each point as large as its share of the samples; the diagonal."""
-    x, y = share("confidence"), share("accuracy")
-    ends = alt.Chart(_data([{"x": 0, "value": 0}, {"x": 1, "value": 1}])).encode(x=x.x(), y=y.y())
-    diagonal = ends.mark_line(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
-    base = alt.Chart().encode(x=x.x(), y=y.y(), color=_colour(scale))
-    line = base.mark_line(strokeWidth=2).encode(strokeDash=_dash(scale))
-    tooltip = [
-        alt.Tooltip("series:N", title="temperature"),
-        alt.Tooltip("x:Q", title="confidence", format=".1%"),
-        alt.Tooltip("value:Q", title="accuracy", format=".1%"),
-        alt.Tooltip("count:Q", title="images", format=",d"),
-    ]
-    size = alt.Size("share:Q", scale=alt.Scale(domain=[0, 1], range=[18, 420]), legend=None)
-    point = base.mark_point(filled=True, opacity=1, stroke="var(--paper)", strokeWidth=1)
-    layers = (diagonal, line, point.encode(shape=_shape(scale), size=size, tooltip=tooltip))
-    return Panel(title, _layered(*layers), rows, 300, f"Accuracy by confidence, {title[0].lower()}{title[1:]}")
+    line = base.mark_line(strokeWidth=2).encode(strokeDash=dash(scale))
+    point = base.mark_point(filled=True, size=60, opacity=1, stroke="var(--paper)", strokeWidth=1)
+    layers = (chosen_layer(), line, point.encode(shape=shape(scale), tooltip=tooltip))
+    return Panel(title, layered(*layers), rows, description=f"{title}: rank by layer at the threshold of the slider")
 
 
 def scatter(title: str, rows: Sequence[Point], scale: Temperatures, *, x: str, y: str) -> Panel:
     """Settings by two numbers with their intervals, the runs behind them small, and a line through those on the front."""
     room = {"zero": False, "nice": True, "padding": 14}
     across, up = Axis(x, room, ".2~f", {"tickCount": 6}), Axis(y, room, ".2~f")
-    base = alt.Chart().encode(x=across.x(), y=up.y(), color=_colour(scale))
+    base = alt.Chart().encode(x=across.x(), y=up.y(), color=colour(scale))
     means = base.transform_filter("datum.kind === 'mean'")
     front = alt.Chart().transform_filter("datum.front").encode(x=across.x(), y=up.y(), order="x:Q")
     tooltip = [
@@ -247,13 +267,13 @@ def scatter(title: str, rows: Sequence[Point], scale: Temperatures, *, x: str, y
     layers = [
         front.mark_line(color="var(--muted)", strokeWidth=1.5, strokeDash=[3, 3]),
         *bars,
-        seeds.encode(shape=_shape(scale), tooltip=tooltip),
-        dot.encode(shape=_shape(scale), tooltip=tooltip),
+        *([seeds.encode(shape=shape(scale), tooltip=tooltip)] if any(row["kind"] == "seed" for row in rows) else []),
+        dot.encode(shape=shape(scale), tooltip=tooltip),
     ]
-    return Panel(title, _layered(*layers), rows, 300, f"{title}: {y} by {x}")
+    return Panel(title, layered(*layers), rows, 300, f"{title}: {y} by {x}")
 
 
-def _haloed(
+def haloed(
     base: alt.Chart, words: str, *, align: str, baseline: str = "middle", dx: int = 0, dy: int = 0, **at: Any
 ) -> list[alt.Chart]:
     """Words that stay readable over lines: once as a thick outline in the paper's colour, once in ink."""
@@ -262,12 +282,13 @@ def _haloed(
     return [mark.encode(text=alt.value(words), **at) for mark in (outline, base.mark_text(color="var(--ink)", **place))]
 
 
-def _layered(*charts: alt.Chart | alt.LayerChart) -> alt.LayerChart:
+def layered(*charts: alt.Chart | alt.LayerChart) -> alt.LayerChart:
     """Charts on top of each other; those without data of their own take the panel's rows."""
     return alt.LayerChart(data=alt.NamedData("rows"), layer=list(charts))
 
 
-def _data(rows: Sequence[Point]) -> alt.InlineData:
+def data(rows: Sequence[Point]) -> alt.InlineData:
+    """Rows of a chart's own."""
     return alt.InlineData(values=list(rows))
 
 
@@ -275,13 +296,16 @@ def _series(rows: Sequence[Point]) -> list[str]:
     return list(dict.fromkeys(row["series"] for row in rows))
 
 
-def _colour(scale: Temperatures) -> alt.Color:
+def colour(scale: Temperatures) -> alt.Color:
+    """How a series looks: its colour,"""
     return alt.Color("series:N", title=None, scale=alt.Scale(domain=scale.labels(), range=scale.colours()))
 
 
-def _dash(scale: Temperatures) -> alt.StrokeDash:
+def dash(scale: Temperatures) -> alt.StrokeDash:
+    """its dashes,"""
     return alt.StrokeDash("series:N", title=None, scale=alt.Scale(domain=scale.labels(), range=scale.dashes()))
 
 
-def _shape(scale: Temperatures) -> alt.Shape:
+def shape(scale: Temperatures) -> alt.Shape:
+    """and its marks."""
     return alt.Shape("series:N", title=None, scale=alt.Scale(domain=scale.labels(), range=scale.shapes()))

@@ -1,4 +1,4 @@
-"""Runs -> one self-contained HTML page, and the same figures as SVG files."""
+"""Runs -> one self-contained HTML page, or Markdown, and the same figures as files for papers."""
 
 from __future__ import annotations
 
@@ -6,63 +6,131 @@ import base64
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from thermocline import record
 from thermocline.record import Loaded
-from thermocline.report import theme, view
-from thermocline.report.facts import cases, summary
-from thermocline.spec import InputError
+from thermocline.report import markdown, theme, view
+from thermocline.report.curves import DECADE, HEADLINE_PLACE, LOWEST
+from thermocline.report.facts import Case, Summary, cases, summary
+from thermocline.report.theme import Temperatures
+from thermocline.spec import InputError, unknown
+
+if TYPE_CHECKING:
+    from thermocline.report.figure import Figure
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+FORMATS = ("html", "md")
+_FILES = ("svg", "png", "pdf")
 
 
-def render(paths: Paths, output: str | Path, *, figures: str | Path | None = None) -> Path:
-    """Write the page of the runs at these paths; with `figures`, each figure also as an SVG in that folder."""
-    runs, notes = _load(paths)
-    artist = drawing()
-    summaries = summary(runs.values())
-    scale = theme.temperatures(one.temperature for one in summaries)
-    drawn = [(case, artist.draw(case, runs, scale)) for case in cases(summaries)]
-    context = {
-        "title": view.title(summaries),
-        "subtitle": view.subtitle(summaries),
-        "notes": notes,
-        "cases": [view.case(case, some, scale, number) for number, (case, some) in enumerate(drawn, 1)],
-        "ramp": ", ".join(scale.colours() * (2 if len(scale.values) == 1 else 1)),
-        "light": scale.variables("light"),
-        "dark": scale.variables("dark"),
-        "glossary": view.glossary(runs.values()),
-        "settings": view.settings(summaries),
-        "runs": [view.provenance(run, one) for run, one in zip(runs.values(), summaries)],
-    }
-    numbered = [(number, figure) for number, (_, some) in enumerate(drawn, 1) for figure in some if figure.panels]
-    charts = {
-        view.chart_id(number, figure.key, i): artist.to_spec(panel)
-        for number, figure in numbered
-        for i, panel in enumerate(figure.panels)
-    }
-    write(Path(output), compose("page.html.jinja", context, charts, artist.bundle()).encode())
+@dataclass(frozen=True)
+class Report:
+    """All that a page is written from: runs by key, what was said while reading them, and what was drawn of each case."""
+
+    runs: dict[str, Loaded]
+    notes: list[str]
+    summaries: list[Summary]
+    scale: Temperatures
+    drawn: list[tuple[Case, list[Figure]]]
+    beside: list[Figure] = field(default_factory=list)
+
+    def figures(self) -> Iterator[tuple[int, Figure]]:
+        """Every figure that has panels, with the number of its case; 0: of all of them."""
+        for number, some in enumerate([self.beside, *(figures for _, figures in self.drawn)]):
+            yield from ((number, figure) for figure in some if figure.panels)
+
+    def file_name(self, number: int, figure: Figure) -> str:
+        """What a file of it is called, without its ending."""
+        return figure.key if len(self.drawn) == 1 or not number else f"{number}-{figure.key}"
+
+
+def render(paths: Paths, output: str | Path, *, figures: str | Path | None = None, format: str = "html") -> Path:
+    """Write the page of the runs at these paths; with `figures`, each figure also as SVG, PNG and PDF in that folder."""
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    made, files = gather(paths), {}
     if figures is not None:
-        for number, figure in numbered:
-            name = figure.key if len(drawn) == 1 else f"{number}-{figure.key}"
-            write(Path(figures) / f"{name}.svg", artist.to_svg(figure, scale).encode())
+        files = {made.file_name(*one): one[1] for one in made.figures()}
+        for name, figure in files.items():
+            for ending in _FILES:
+                drawn = getattr(drawing(), f"to_{ending}")(figure, made.scale)
+                write(Path(figures) / f"{name}.{ending}", drawn.encode() if isinstance(drawn, str) else drawn)
+    if format == "md":
+        links = {name: os.path.relpath(Path(figures or "") / f"{name}.svg", Path(output).parent) for name in files}
+        write(Path(output), markdown.page(made, links).encode())
+    else:
+        write(Path(output), html(made).encode())
     return Path(output)
 
 
-def _load(paths: Paths) -> tuple[dict[str, Loaded], list[str]]:
-    """The runs by key, coldest first, and what was said while reading them."""
+def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
+    """The runs that can be read, coldest first, and a line on each that cannot, or is there twice."""
+    runs: dict[str, Loaded] = {}
+    notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        runs = record.load_runs(paths)
+        for path in record.find_runs(paths):
+            try:
+                run = record.load_run(path)
+            except (InputError, OSError) as error:
+                notes.append(f"left out: {error}")
+                continue
+            if run.spec.key in runs:
+                notes.append(f"{path} is the same run as {runs[run.spec.key].path}: it is left out")
+            runs.setdefault(run.spec.key, run)
     if not runs:
-        raise InputError("no runs to report on; give run directories, or a folder of them")
-    ordered = sorted(runs, key=lambda run: (run.spec.train.temperature, run.spec.seed))
-    return {run.spec.key: run for run in ordered}, [str(warning.message) for warning in caught]
+        told = f" ({'; '.join(notes)})" if notes else ""
+        raise InputError(f"no runs to report on; give run directories, or a folder of them{told}")
+    ordered = sorted(runs.values(), key=lambda run: (run.spec.train.temperature, run.spec.seed))
+    return ordered, [*notes, *(str(warning.message) for warning in caught)]
+
+
+def gather(paths: Paths) -> Report:
+    """Read the runs at these paths and draw every figure of them."""
+    loaded, notes = load(paths)
+    artist, runs = drawing(), {run.spec.key: run for run in loaded}
+    summaries = summary(loaded)
+    scale = theme.temperatures(one.temperature for one in summaries)
+    found = cases(summaries)
+    drawn = [(case, artist.draw(case, runs, scale)) for case in found]
+    beside = artist.side_by_side(found, runs, scale) if len(found) > 1 else []
+    return Report(runs, notes, summaries, scale, drawn, beside)
+
+
+def html(made: Report, *, live: str = "") -> str:
+    """The page; `live`: what its server calls this state of the runs, so that the page can ask for a newer one."""
+    artist, scale = drawing(), made.scale
+    found = [case for case, _ in made.drawn]
+    context = {
+        "title": view.title(made.summaries),
+        "subtitle": view.subtitle(made.summaries),
+        "notes": made.notes,
+        "overview": view.overview(found, made.beside, scale) if len(found) > 1 else None,
+        "cases": [view.case(case, some, scale, number) for number, (case, some) in enumerate(made.drawn, 1)],
+        "slider": {"most": LOWEST * DECADE, "start": HEADLINE_PLACE},
+        **colours(scale),
+        "glossary": view.glossary(made.runs.values()),
+        "settings": view.settings(made.summaries),
+        "runs": [view.provenance(run, one) for run, one in zip(made.runs.values(), made.summaries)],
+    }
+    charts = {
+        view.chart_id(number, figure.key, i): artist.to_spec(panel, figure.settings)
+        for number, figure in made.figures()
+        for i, panel in enumerate(figure.panels)
+    }
+    return compose("page.html.jinja", context, charts, artist.bundle(), live=live)
+
+
+def colours(scale: Temperatures) -> dict[str, Any]:
+    """What the templates know of colour."""
+    ramp = ", ".join(scale.colours() * (2 if len(scale.values) == 1 else 1))
+    return {"ramp": ramp, "light": scale.variables("light"), "dark": scale.variables("dark")}
 
 
 def drawing() -> Any:
@@ -76,7 +144,7 @@ def drawing() -> Any:
     return figures
 
 
-def compose(template: str, context: dict[str, Any], charts: dict[str, Any], bundle: str) -> str:
+def compose(template: str, context: dict[str, Any], charts: dict[str, Any], bundle: str, *, live: str = "") -> str:
     """A template filled in, with its charts and all that draws them inside."""
     import jinja2
 
@@ -87,17 +155,20 @@ def compose(template: str, context: dict[str, Any], charts: dict[str, Any], bund
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["unbroken"] = lambda text: text.replace("T = ", "T\u00a0=\u00a0")
+    environment.filters["unbroken"] = lambda text: text.replace("T = ", "T\u00a0=\u00a0").replace(" %", "\u202f%")
     scripts = [bundle, environment.get_template("charts.js.jinja").render()]
-    data = {"charts": charts, "config": theme.config(font=theme.PAGE_FONT, legend=False)}
-    return environment.get_template(template).render(**context, scripts=scripts, policy=_policy(scripts), data=data)
+    config = theme.config(font=theme.PAGE_FONT, legend=False)
+    data = {"charts": charts, "config": config, "light": context["light"], "decade": DECADE}
+    words = {"scripts": scripts, "policy": _policy(scripts, live=bool(live)), "data": data, "live": live}
+    return environment.get_template(template).render(**context, **words)
 
 
-def _policy(scripts: Sequence[str]) -> str:
-    """A content policy under which nothing is fetched and only our own scripts run, known by their hashes."""
+def _policy(scripts: Sequence[str], *, live: bool) -> str:
+    """A content policy under which nothing is fetched, but of a live page's own server, and only our own scripts run."""
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    own = " connect-src 'self';" if live else ""
+    return f"default-src 'none';{own} script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
 def write(path: Path, content: bytes | pa.Buffer) -> None:

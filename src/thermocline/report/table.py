@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from thermocline.report.facts import Case, Group, Summary
+from thermocline.report.facts import Case, Estimate, Group, Summary
 
 DETECTORS = ("neco", "neco-maxlogit", "msp")
 """Those the table shows where a run has them: the one that temperature is said to help [benammar2024neco], and a baseline."""
 
+MARKS = {"higher": "▲", "lower": "▼"}
+"""What stands before a number that lies outside the noise of seeds."""
+
 Spell = Callable[[float], str]
+
+
+class Cell(NamedTuple):
+    """A number, its interval over seeds, and whether it lies apart from the first column's: "higher", "lower" or nothing."""
+
+    text: str = ""
+    interval: str = ""
+    apart: str = ""
 
 
 @dataclass(frozen=True)
@@ -20,23 +32,37 @@ class Line:
     part: str
     label: str
     measure: str
-    cells: tuple[tuple[str, str], ...]
+    cells: tuple[Cell, ...]
 
 
 def lines(case: Case) -> list[Line]:
     """Every number worth comparing; a measure that no run has is left out."""
     found = [
-        Line(part, label, measure, tuple(_cell(group, pick, spell) for group in case.groups))
+        Line(part, label, measure, tuple(_cell(group, case.groups[0], pick, spell) for group in case.groups))
         for part, label, measure, pick, spell in _wanted(case)
     ]
-    return [line for line in found if any(text for text, _ in line.cells)]
+    return [line for line in found if any(cell.text for cell in line.cells)]
 
 
-def _cell(group: Group, pick: Callable[[Summary], float | None], spell: Spell) -> tuple[str, str]:
-    value = group.estimate(pick)
+def _cell(group: Group, first: Group, pick: Callable[[Summary], float | None], spell: Spell) -> Cell:
+    value, base = group.estimate(pick), first.estimate(pick)
     if value is None:
-        return "", ""
-    return spell(value.mean), f"{spell(value.low)} to {spell(value.high)}" if value.count > 1 else ""
+        return Cell()
+    interval = f"{spell(value.low)} to {spell(value.high)}" if value.count > 1 else ""
+    return Cell(spell(value.mean), interval, apart(base, value) if base else "")
+
+
+def apart(base: Estimate, value: Estimate) -> str:
+    """Whether two means differ by more than their seeds do: both have intervals, and these do not meet.
+
+    >>> apart(Estimate(1.0, 0.9, 1.1, 3), Estimate(2.0, 1.5, 2.5, 3))
+    'higher'
+    >>> apart(Estimate(1.0, 1.0, 1.0, 1), Estimate(2.0, 2.0, 2.0, 1))  # one seed each: there is no noise to go by
+    ''
+    """
+    if min(base.count, value.count) < 2 or (value.low <= base.high and base.low <= value.high):
+        return ""
+    return "higher" if value.mean > base.mean else "lower"
 
 
 def _wanted(case: Case) -> Iterator[tuple[str, str, str, Callable[[Summary], float | None], Spell]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from thermocline import spec as specs
 from thermocline.record import Loaded
-from thermocline.report import judge, table
+from thermocline.report import advice, judge, table
 from thermocline.report.facts import Case, Group, Summary
 from thermocline.report.judge import Claim, Verdict
 from thermocline.report.theme import Temperatures
@@ -19,8 +19,26 @@ if TYPE_CHECKING:
 
 GLYPHS = {"present": "✓", "absent": "=", "reversed": "⇄", "unclear": "?", "alone": "·", "caution": "!"}
 GLYPHS |= {"calibrated": "≈", "over": "↑", "under": "↓", "off": "≠", "turned": "⟲"}
+GLYPHS |= {"good": "✓", "warn": "!", "calm": "·"}
 _COUNTED = {"absent": "absent", "reversed": "reversed", "unclear": "within seed noise"}
 _FACTS = ("command", "started", "wall_seconds", "commit", "source", "hardware", "versions")
+
+
+_OOD = "They come with --ood NAME, of thermocline train or scan."
+_NEW = "They come with --ood NAME, of a run or scan made with this version."
+_WATCH = 'A watch records them while a net trains: tc.Watch(model, train, measures=["{}"]).'
+HINTS = {
+    "auroc": _OOD, "orthodev": _OOD, "roc": _NEW, "score_histogram": _NEW,
+    "alignment over training": _WATCH.format("alignment"),
+    "orthodev over training": "They come where a run measures orthodev at more than its last step.",
+    "confusion": "They come with a run or scan made with this version.",
+    "ood_drop and auroc at two temperatures": "They come with --ood NAME and runs at two temperatures at least.",
+}  # fmt: skip
+
+
+def hint(name: str) -> str:
+    """How to get what is missing."""
+    return HINTS.get(name, "A finished run with measures=all has them.")
 
 
 def title(summaries: Sequence[Summary]) -> str:
@@ -46,14 +64,54 @@ def case(case: Case, figures: Sequence[Figure], scale: Temperatures, number: int
     return {
         "title": case.title,
         "lede": _lede(case, found),
+        "advice": _advice(case, scale),
         "cautions": [verdict.sentence for verdict in found if verdict.status == "caution"],
         "cards": [card for claim in spoken_of if (card := _card(claim, case, found, scale))],
         "legend": [scale.swatch(group.temperature) for group in case.groups],
         "columns": [{"label": group.label, "seeds": _seeds(group)} for group in case.groups],
-        "intervals": sorted({kind for group in case.groups if (kind := _interval(group))}),
+        "intervals": intervals(case),
         "tables": _tables(case),
-        "figures": [_figure(figure, number) for figure in figures],
+        "figures": [shown(figure, number) for figure in figures],
+        "layers": _layers(figures),
+        "counts": next(
+            (chart_id(number, one.key, len(one.panels) - 1) for one in figures if one.key == "spectra" and one.panels), ""
+        ),
     }
+
+
+def overview(cases: Sequence[Case], figures: Sequence[Figure], scale: Temperatures) -> dict[str, Any]:
+    """Every group of every case in one table, and its small multiples."""
+    everything = Case("", tuple(group for case in cases for group in case.groups))
+    columns = [{"title": case.title, "label": group.label, "seeds": _seeds(group), "swatch": scale.swatch(group.temperature)}
+               for case in cases for group in case.groups]  # fmt: skip
+    parts = itertools.groupby(table.lines(everything), key=lambda line: line.part)
+    legend = [scale.swatch(value) for value in scale.values]
+    return {"columns": columns, "parts": [(part, list(some)) for part, some in parts], "legend": legend,
+            "figures": [shown(figure, 0) for figure in figures]}  # fmt: skip
+
+
+def intervals(case: Case) -> list[str]:
+    """What the numbers under the means are."""
+    return sorted({kind for group in case.groups if (kind := _interval(group))})
+
+
+def _advice(case: Case, scale: Temperatures) -> list[dict[str, Any]]:
+    """What to do with the nets of each temperature."""
+    said = advice.given(case)
+    groups = [(group, [one for one in said if one.group == group.label]) for group in case.groups]
+    return [
+        {**scale.swatch(group.temperature), "said": [{**vars(one), "glyph": GLYPHS[one.status]} for one in some]}
+        for group, some in groups
+        if some
+    ]
+
+
+def _layers(figures: Sequence[Figure]) -> list[tuple[int, str]]:
+    """The layers that can be chosen: those of the first figure that has them."""
+    for figure in figures:
+        if figure.key in ("probes", "layer-ranks") and figure.panels:
+            return sorted({(row["x"], row["layer"]) for row in figure.panels[0].rows})
+    return []
 
 
 def chart_id(number: int, key: str, panel: int) -> str:
@@ -125,13 +183,15 @@ def _card(claim: Claim, case: Case, found: Sequence[Verdict], scale: Temperature
     return {"title": claim.title, "meters": meters, "first": verdicts[-1:], "others": verdicts[:-1]} if meters else None
 
 
-def _figure(figure: Figure, number: int) -> dict[str, Any]:
+def shown(figure: Figure, number: int) -> dict[str, Any]:
+    """One figure as the page writes it."""
     panels = [
         {"id": chart_id(number, figure.key, i), "title": panel.title, "height": panel.height, "description": panel.description}
         for i, panel in enumerate(figure.panels)
     ]
     return {"key": figure.key, "title": figure.title, "sentence": figure.sentence, "measures": figure.measures,
-            "panels": panels, "missing": figure.missing, "columns": figure.columns}  # fmt: skip
+            "panels": panels, "missing": [(name, hint(name)) for name in figure.missing], "columns": figure.columns,
+            "rescales": any(panel.other for panel in figure.panels), "choices": figure.choices}  # fmt: skip
 
 
 def _tables(case: Case) -> list[list[tuple[str, list[table.Line]]]]:

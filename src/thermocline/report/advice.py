@@ -1,0 +1,110 @@
+"""Facts -> what they mean for whoever uses the net: which layers to cut, where to take features from. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from thermocline.report.facts import Case, Group
+
+SMALL = 0.05
+"""The OOD drop below which the last layer is taken to be as good as any."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One sentence on the nets of one temperature, a word for it, and how it is coloured: "good", "warn" or "calm"."""
+
+    group: str
+    status: str
+    word: str
+    sentence: str
+
+
+def given(case: Case) -> list[Advice]:
+    """What the finished nets of a case suggest, coldest first; a measure that was not made says nothing."""
+    makers = (_depth, _transfer, _rank, _detection)
+    return [Advice(group.label, *one) for group in case.groups if group.finished for make in makers for one in make(group)]
+
+
+def _depth(group: Group) -> Iterator[tuple[str, str, str]]:
+    """From kappa: how much of the net a linear read-out needs [masarczyk2025softmax, Sec. 2.1]."""
+    kappa, layers = group.estimate(lambda one: one.effective_depth), group.first(lambda one: one.layers)
+    if kappa is None or not layers:
+        return
+    data, share = group.members[0].data, f"Effective depth {_percent(kappa.mean)}"
+    deepest = max(round(one.effective_depth * layers) for one in group.members if one.effective_depth is not None)
+    if deepest == layers:
+        yield "calm", "Nothing to cut", f"{share}: no layer before the last of {layers} reads {data} as well."
+        return
+    idle = f"layer {layers} adds" if deepest + 1 == layers else f"layers {deepest + 1} to {layers} add"
+    place = f"layer {deepest}{_name(group, 'test', deepest)}"
+    where = f"{idle} nothing that a linear read-out of {data} could use; you could cut after {place}"
+    yield "warn", "Layers to spare", f"{share}: {where}."
+
+
+def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
+    """From rho: whether the last layer is the one to take features for other data from, and else which."""
+    for name in dict.fromkeys(name for one in group.members for name in one.ood_drop):
+        rho = group.estimate(lambda one, name=name: one.ood_drop.get(name))
+        best = _best(group, name)
+        if rho is None or best is None:
+            continue
+        layer, accuracy = best
+        if rho.mean < SMALL:
+            kept = f"probes of {name} keep {_percent(1 - rho.mean)} of their best accuracy"
+            yield "good", "Last layer will do", f"At the last layer {kept}: its features serve {name} too."
+            continue
+        take = f"take features from layer {layer}{_name(group, name, layer)}, where they reach {_percent(accuracy)}"
+        lost = "half" if 0.475 <= rho.mean < 0.525 else _percent(rho.mean)
+        yield "warn", "Take earlier features", f"Probes of {name} lose {lost} of their accuracy by the last layer: {take}."
+
+
+def _rank(group: Group) -> Iterator[tuple[str, str, str]]:
+    rank, classes = group.estimate(lambda one: one.solution_rank), group.first(lambda one: one.classes)
+    if rank is None or not classes or classes < 3:
+        return
+    used = f"The logits use {rank.mean:.3g} of the {classes - 1} directions that {classes} classes could have"
+    if rank.mean < 0.9 * (classes - 1):
+        yield "warn", "Rank deficit", f"{used}: not every class has one of its own. Move the tolerance to see how firm that is."
+    else:
+        yield "good", "Full rank", f"{used}."
+
+
+def _detection(group: Group) -> Iterator[tuple[str, str, str]]:
+    """The score that does best, and what it lets through; chosen on the data it is reported on, which is said."""
+    for name in dict.fromkeys(name for one in group.members for name, _ in one.auroc):
+        found = {}
+        for detector in dict.fromkeys(key for one in group.members for where, key in one.auroc if where == name):
+            value = group.estimate(lambda one, key=(name, detector): one.auroc.get(key))
+            found[detector] = value.mean if value else 0.0
+        if not (best := max(found, key=lambda key: found[key], default="")):
+            continue
+        passed = group.estimate(lambda one, key=(name, best): one.fpr.get(key))
+        missed = f", and lets {_percent(passed.mean)} of them by where it keeps 95 % of test images" if passed else ""
+        of = f"the best of {len(found)} scores here" if len(found) > 1 else "the only score measured"
+        good = found[best] >= 0.9
+        word = "Notices other data" if good else "Hardly notices other data" if found[best] < 0.7 else "Notices some other data"
+        sentence = f"{best} ({of}) tells {name} from test images with AUROC {found[best]:.2f}{missed}."
+        yield "good" if good else "warn", word, sentence
+
+
+def _best(group: Group, name: str) -> tuple[int, float] | None:
+    """The layer whose probe does best on a set, by the mean over seeds."""
+    layers: dict[int, list[float]] = {}
+    for one in group.members:
+        for depth, _, accuracy in one.probes.get(name, ()):
+            layers.setdefault(depth, []).append(accuracy)
+    means = {depth: sum(values) / len(values) for depth, values in layers.items()}
+    return max(means.items(), key=lambda pair: pair[1], default=None)
+
+
+def _name(group: Group, name: str, depth: int) -> str:
+    """The layer's own name in brackets, where it has one."""
+    layers = group.members[0].probes.get(name, ())
+    word = next((layer for at, layer, _ in layers if at == depth), "")
+    return f" ({word})" if word else ""
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}".replace("%", " %")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from thermocline import record, report
+from thermocline import spec as specs
 from thermocline.record import Row
 from thermocline.report.judge import Verdict
 from thermocline.spec import Data, Net, Run, Train
@@ -193,3 +196,28 @@ def show(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light") 
     page.wait_for_selector("html.ready", state="attached", timeout=60_000)
     assert page.heard == []
     return page
+
+
+def write_many(folder: Path, *, layers: int, runs: int, checkpoints: int, same: bool = False) -> Path:
+    """Many long runs of a deep net, at as many temperatures, or at one with as many seeds; the same rows in each."""
+    steps = []
+    for step in range(checkpoints):
+        final = step == checkpoints - 1
+        rows = list(step_rows(step / (checkpoints - 1), 1.0, 0.999))
+        for depth in range(1, layers + 1):
+            place = ("train", f"stage.{depth}.conv", depth, "pool2")
+            values = [math.exp(-0.01 * depth * i / layers - 0.004 * i) for i in range(512 if final else 5)]
+            rows += [Row(*place, "singular_value", record.params(index=i), value) for i, value in enumerate(values)]
+            rows.append(Row(*place, "rank", record.params(**record.RANK), 500.0 - depth + step))
+            rows += [Row(*place, name, "", 20.0 + depth / 7 + step / 3) for name in ("entropy_rank", "stable_rank")]
+            rows += [Row("test", *place[1:], "probe_accuracy", "probe=ridge", depth / layers)] if final else []
+        rows.append(Row(*place, "solution_rank", record.params(**record.RANK), 19.0 + step / 9))
+        steps.append((step * 100, rows))
+    written = record.table(Run(), steps)
+    for number in range(runs):
+        run = Run(train=Train(temperature=1.0 if same else 1.0 + number), seed=number if same else 0)
+        path = folder / run.name
+        path.mkdir(parents=True)
+        (path / "spec.json").write_text(json.dumps(specs.to_json(run)))
+        pq.write_table(written, path / "rows.parquet")
+    return folder

@@ -62,13 +62,10 @@ def _spectra(case: Case, runs: Mapping[str, Loaded]) -> Iterator[tuple[Point, li
     """Each layer of the first finished seed of each temperature, and its sigma_i / sigma_1, falling."""
     for group in case.groups:
         run = runs[group.members[0].key]
-        layers: dict[tuple[int, str], list[float]] = {}
-        for row in points(run, "singular_value", last=True) if run.finished else ():
-            layers.setdefault((row["depth"], row["layer"]), []).append(row["value"])
-        for (depth, layer), values in sorted(layers.items()):
-            if top := max(values):
+        for (depth, layer), values in facts.spectra(run).items() if run.finished else ():
+            if top := values[0]:
                 place = {"series": group.label, "depth": depth, "layer": layer}
-                yield place, sorted((value / top for value in values), reverse=True)
+                yield place, [value / top for value in values]
 
 
 def reliability(case: Case, runs: Mapping[str, Loaded], at: str) -> list[Point]:

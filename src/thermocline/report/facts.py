@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from thermocline import spec as specs
@@ -141,13 +142,28 @@ def estimate(values: Iterable[float]) -> Estimate | None:
 
 def points(run: Loaded, measure: str, *, last: bool = False) -> list[dict[str, Any]]:
     """The finite rows of one measure, in order of step; `last`: those of its last step only."""
-    table = run.rows.filter(pc.field("measure") == measure).select(_COLUMNS)
-    if last:  # before rows become objects: of a long run these are few
-        table = table.filter(pc.field("step") == max(table["step"].to_pylist(), default=0))
+    table = _of(run, measure, last=last)
     rows = sorted((row for row in table.to_pylist() if math.isfinite(row["value"])), key=lambda row: row["step"])
-    if len(kinds := list(dict.fromkeys(parameters(row["params"]).get("probe") for row in rows))) > 1:
-        rows = [row for row in rows if parameters(row["params"]).get("probe") == kinds[0]]  # the first probe is the one shown
+    if rows and rows[0]["params"].startswith("probe="):  # the first probe is the one shown
+        kind = parameters(rows[0]["params"])["probe"]
+        rows = [row for row in rows if parameters(row["params"]).get("probe") == kind]
     return rows
+
+
+def spectra(run: Loaded) -> dict[tuple[int, str], list[float]]:
+    """The singular values of every (depth, layer) at the last step, largest first; read as columns, since there are many."""
+    table = _of(run, "singular_value", last=True)
+    found: dict[tuple[int, str], list[float]] = {}
+    for depth, layer, value in zip(*(table[name].to_pylist() for name in ("depth", "layer", "value"))):
+        if math.isfinite(value):
+            found.setdefault((depth, layer), []).append(value)
+    return {place: sorted(values, reverse=True) for place, values in sorted(found.items())}
+
+
+def _of(run: Loaded, measure: str, *, last: bool) -> pa.Table:
+    table = run.rows.filter(pc.field("measure") == measure).select(_COLUMNS)
+    # Before rows become objects: of a long run those of the last step are few.
+    return table.filter(pc.field("step") == max(table["step"].to_pylist(), default=0)) if last else table
 
 
 def parameters(text: str) -> dict[str, str]:
@@ -180,14 +196,18 @@ def cases(summaries: Sequence[Summary]) -> list[Case]:
     subjects: dict[tuple[Any, ...], list[Summary]] = {}
     for one in summaries:
         subjects.setdefault(tuple(one.settings[path] for path in _subject_paths(one)), []).append(one)
-    told_apart = varying([members[0] for members in subjects.values()], _subject_paths(summaries[0])) if summaries else []
     found = []
     for members in subjects.values():
-        arms = _arm_paths(members)
+        alike_named = [some[0] for some in subjects.values() if _names(some[0]) == _names(members[0])]
+        told_apart, arms = varying(alike_named, _subject_paths(members[0])), _arm_paths(members)
         for arm in dict.fromkeys(tuple(one.settings[path] for path in arms) for one in members):
             alike = [one for one in members if tuple(one.settings[path] for path in arms) == arm]
             found.append(Case(named(alike[0], [*told_apart, *arms]), _groups(alike)))
     return found
+
+
+def _names(one: Summary) -> tuple[str, str]:
+    return one.net, one.data
 
 
 def varying(summaries: Sequence[Summary], paths: Iterable[str]) -> list[str]:
@@ -203,10 +223,10 @@ def named(one: Summary, paths: Iterable[str]) -> str:
 
 def _summary(run: Loaded) -> Summary:
     settings = dict(specs.leaves(run.spec))
-    spectrum = points(run, "singular_value", last=True)
-    depths = [row["depth"] for row in spectrum + points(run, "rank", last=True) + points(run, "probe_accuracy")]
-    layers = max(depths, default=0) or None
-    logits = sum(row["depth"] == layers for row in spectrum) if run.finished else 0
+    spectrum = spectra(run)
+    depths = [row["depth"] for row in points(run, "rank", last=True) + points(run, "probe_accuracy", last=True)]
+    layers = max([*depths, *(depth for depth, _ in spectrum)], default=0) or None
+    logits = sum(len(values) for (depth, _), values in spectrum.items() if depth == layers) if run.finished else 0
     step = max(run.rows["step"].to_pylist(), default=None)
     return Summary(
         name=run.name, key=run.spec.key, data=run.spec.data.name, net=run.spec.net.name,

@@ -219,14 +219,15 @@ def _fan(rows: Sequence[Point], hue: str, *, x: Axis, y: Axis) -> list[alt.Chart
         alt.Tooltip("x:Q", title="index"),
         alt.Tooltip("value:Q", title="relative value", format=".3~g"),
     ]
-    hover = base.mark_point(size=40, opacity=0).encode(tooltip=tooltip)
+    # A point to hover for each of very many values would be most of what a page has to draw.
+    hover = [base.mark_point(size=40, opacity=0).encode(tooltip=tooltip)] if len(rows) < 1200 else []
     names = []
     for depth in sorted({min(row["depth"] for row in rows), max(row["depth"] for row in rows)}):
         own = [row for row in rows if row["depth"] == depth]
         end = next((row for row in reversed(own) if row["value"] > 3e-6), own[-1])  # so that its name has room
         place = alt.Chart(data([end])).encode(x=x.x(), y=y.y())
         names += haloed(place, f"layer {depth}", align="left", dx=6)
-    return [line.encode(detail="depth:O", opacity=strength), chosen, hover, *names]
+    return [line.encode(detail="depth:O", opacity=strength, tooltip=tooltip[:2]), chosen, *hover, *names]
 
 
 def recount(title: str, rows: Sequence[Point], scale: Temperatures) -> Panel:

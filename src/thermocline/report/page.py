@@ -113,6 +113,7 @@ def html(made: Report, *, live: str = "") -> str:
         "notes": made.notes,
         "overview": view.overview(found, made.beside, scale) if len(found) > 1 else None,
         "cases": [view.case(case, some, scale, number) for number, (case, some) in enumerate(made.drawn, 1)],
+        "many": view.MANY,
         "slider": {"most": LOWEST * DECADE, "start": HEADLINE_PLACE},
         **colours(scale),
         "glossary": view.glossary(made.runs.values()),

@@ -78,7 +78,7 @@ def histogram(title: str, rows: Sequence[Point], hue: str) -> marks.Panel:
         alt.Tooltip("x2:Q", title="to", format=".4~g"), alt.Tooltip("value:Q", title="share", format=".1%"),
     ]  # fmt: skip
     bars = base.mark_rect(opacity=0.5).encode(x=x, x2="x2:Q", y=y, y2=alt.datum(0), color=fill, tooltip=tooltip)
-    return marks.Panel(title, marks.layered(bars), rows, 170, f"Histogram of scores, {title}", zoom=False)
+    return marks.Panel(title, marks.layered(bars), rows, 250, f"Histogram of scores, {title}", zoom=False)
 
 
 def roc(title: str, rows: Sequence[Point], scale: Temperatures) -> marks.Panel:

@@ -67,8 +67,7 @@ def apart(base: Estimate, value: Estimate) -> str:
 
 def _wanted(case: Case) -> Iterator[tuple[str, str, str, Callable[[Summary], float | None], Spell]]:
     members = [member for group in case.groups for member in group.members]
-    classes = next((one.classes for one in members if one.classes), None)
-    layers = next((one.layers for one in members if one.layers), None)
+    classes, layers = (_common(getattr(one, name) for one in members) for name in ("classes", "layers"))
     yield "Fit", "Training accuracy", "accuracy", lambda one: one.train_accuracy, _percent
     yield "Fit", "Test accuracy", "accuracy", lambda one: one.test_accuracy, _percent
     part = f"Rank of the logits (classes - 1 = {classes - 1})" if classes else "Rank of the logits"
@@ -91,6 +90,12 @@ def _wanted(case: Case) -> Iterator[tuple[str, str, str, Callable[[Summary], flo
     yield part, "Fitted temperature over T", "fitted_temperature", lambda one: one.softening, _number
     yield "Logit norm", "Raw", "logit_norm", lambda one: one.logit_norm, _number
     yield "Logit norm", "Divided by T", "tempered_logit_norm", lambda one: one.tempered_logit_norm, _number
+
+
+def _common(values: Iterable[int | None]) -> int | None:
+    """The one value of those that are known, if there is only one."""
+    known = {value for value in values if value}
+    return known.pop() if len(known) == 1 else None
 
 
 def _detections(found: Iterable[Mapping[tuple[str, str], float]]) -> list[tuple[str, str]]:

@@ -117,7 +117,7 @@ def confusions(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> F
     """Which classes are most often taken for each other, and how near their means lie."""
     panels: list[Panel | str] = []
     for group in case.groups:
-        if rows := confused(runs[group.members[0].key]):
+        if rows := confused(runs[group.members[0].key])[:12]:
             panels.append(scores.confusion(group.label, rows, scale.colour(group.temperature)))
     sentence = (
         "The pairs of classes that test images are most often confused in, as the share of the first class that is taken for"

@@ -21,6 +21,7 @@ GLYPHS = {"present": "✓", "absent": "=", "reversed": "⇄", "unclear": "?", "a
 GLYPHS |= {"calibrated": "≈", "over": "↑", "under": "↓", "off": "≠", "turned": "⟲"}
 GLYPHS |= {"good": "✓", "warn": "!", "calm": "·"}
 _COUNTED = {"absent": "absent", "reversed": "reversed", "unclear": "within seed noise"}
+MANY = 4  # temperatures from which on the page says of most of them only where to look
 _FACTS = ("command", "started", "wall_seconds", "commit", "source", "hardware", "versions")
 
 
@@ -80,14 +81,20 @@ def case(case: Case, figures: Sequence[Figure], scale: Temperatures, number: int
 
 
 def overview(cases: Sequence[Case], figures: Sequence[Figure], scale: Temperatures) -> dict[str, Any]:
-    """Every group of every case in one table, and its small multiples."""
+    """Every group of every case in one table, as far as several cases have a number, and its small multiples."""
     everything = Case("", tuple(group for case in cases for group in case.groups))
     columns = [{"title": case.title, "label": group.label, "seeds": _seeds(group), "swatch": scale.swatch(group.temperature)}
                for case in cases for group in case.groups]  # fmt: skip
-    parts = itertools.groupby(table.lines(everything), key=lambda line: line.part)
+    lines = [line for line in table.lines(everything) if len(_having(line, columns)) > 1]
+    parts = itertools.groupby(lines, key=lambda line: line.part)
     legend = [scale.swatch(value) for value in scale.values]
     return {"columns": columns, "parts": [(part, list(some)) for part, some in parts], "legend": legend,
             "figures": [shown(figure, 0) for figure in figures]}  # fmt: skip
+
+
+def _having(line: table.Line, columns: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The cases that have a number on this line."""
+    return {column["title"] for column, cell in zip(columns, line.cells) if cell.text}
 
 
 def intervals(case: Case) -> list[str]:
@@ -157,11 +164,14 @@ def _lede(case: Case, found: Sequence[Verdict]) -> str:
     if not judged:
         return "No claim can be judged from these runs: what they lack is named below."
     parts = []
-    for group in case.groups[1:]:
-        counts = Counter(verdict.status for verdict in judged if verdict.temperature == group.temperature)
+    hotter = [(group.label, {group.temperature}) for group in case.groups[1:]]
+    if len(hotter) > MANY:
+        hotter = [(f"{len(hotter)} hotter temperatures, counted together", {group.temperature for group in case.groups[1:]})]
+    for label, values in hotter:
+        counts = Counter(verdict.status for verdict in judged if verdict.temperature in values)
         if counts:
             others = "".join(f", {counts[status]} {words}" for status, words in _COUNTED.items() if counts[status])
-            parts.append(f"{counts['present']} of {counts.total()} hold at {group.label}{others}")
+            parts.append(f"{counts['present']} of {counts.total()} hold at {label}{others}")
     return (
         f"Of the effects that theory predicts for high temperature, compared with {case.groups[0].label}: {'; '.join(parts)}."
     )
@@ -180,7 +190,14 @@ def _card(claim: Claim, case: Case, found: Sequence[Verdict], scale: Temperature
          "short": f"T = {one.temperature:g} {one.word[0].lower()}{one.word[1:]}"}
         for one in said
     ]  # fmt: skip
-    return {"title": claim.title, "meters": meters, "first": verdicts[-1:], "others": verdicts[:-1]} if meters else None
+    others = (
+        f"{len(verdicts) - 1} other temperatures" if len(verdicts) > MANY else ", ".join(one["short"] for one in verdicts[:-1])
+    )
+    return (
+        {"title": claim.title, "meters": meters, "first": verdicts[-1:], "others": verdicts[:-1], "told": others}
+        if meters
+        else None
+    )
 
 
 def shown(figure: Figure, number: int) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def _rank(group: Group) -> Iterator[tuple[str, str, str]]:
         return
     used = f"The logits use {rank.mean:.3g} of the {classes - 1} directions that {classes} classes could have"
     if rank.mean < 0.9 * (classes - 1):
-        yield "warn", "Rank deficit", f"{used}: not every class has one of its own. Move the tolerance to see how firm that is."
+        yield "warn", "Rank deficit", f"{used}: not every class has one of its own."
     else:
         yield "good", "Full rank", f"{used}."
 

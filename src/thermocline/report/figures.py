@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,8 +26,10 @@ MAKERS: tuple[Callable[[Case, Mapping[str, Loaded], Temperatures], Figure | None
 )  # fmt: skip
 """Every figure of a case, in the order of the argument."""
 
-# A full text width of 7 inches, and half of it, in points; what axes and gaps take of a column is not the panel's.
-_WIDTHS = {1: 235, 2: 190, 3: 118}
+# Panels in pixels as the page has them, so many side by side; and what they are shrunk by to fit a text width of 7 inches,
+# where letters come to 8 points.
+_WIDTHS = {1: 320, 2: 310, 3: 182}
+_SHRUNK = 504 / 780
 _ZOOM = "wheel![event.shiftKey]"
 _PAN = "[pointerdown[event.pointerType !== 'touch'], window:pointerup] > window:pointermove!"
 
@@ -55,40 +58,43 @@ def _own(row: Point) -> bool:
     return row["split"] == "test"
 
 
-@functools.lru_cache(maxsize=1)  # its pixels and its vectors are made from it
-def _svg(whole: str) -> str:
-    return vl_convert.vegalite_to_svg(whole, vl_version=_vegalite())
-
-
 def to_svg(figure: Figure, scale: Temperatures) -> str:
-    """A figure as one SVG with its legend, in the light colours, as wide as a paper's text."""
-    return _svg(_whole(figure, scale))
+    """A figure as one SVG with its legend, in the light colours, at most as wide as a paper's text."""
+
+    def shrunk(found: re.Match[str]) -> str:
+        return f'{found[1]}="{float(found[2]) * _SHRUNK:.1f}pt"'
+
+    head, rest = _drawn(_whole(figure, scale)).split(">", 1)
+    return re.sub(r'(?<= )(width|height)="([\d.]+)"', shrunk, head) + ">" + rest
 
 
 def to_png(figure: Figure, scale: Temperatures) -> bytes:
     """The same as pixels, 300 to the inch."""
-    return vl_convert.svg_to_png(to_svg(figure, scale), ppi=300)
+    return vl_convert.svg_to_png(_drawn(_whole(figure, scale)), scale=_SHRUNK, ppi=300)
 
 
 def to_pdf(figure: Figure, scale: Temperatures) -> bytes:
-    """The same as vectors with text that can be searched."""
+    """The same as vectors."""
     return vl_convert.svg_to_pdf(to_svg(figure, scale))
+
+
+@functools.lru_cache(maxsize=1)  # three kinds of file are made of each, one after the other
+def _drawn(whole: str) -> str:
+    return vl_convert.vegalite_to_svg(whole, vl_version=_vegalite())
 
 
 def _whole(figure: Figure, scale: Temperatures) -> str:
     columns = min(figure.columns, len(figure.panels))
-    size = {"width": _WIDTHS[columns]}
-    panels = [{**_spec(panel), "title": panel.title, **size} for panel in figure.panels]
-    for panel in panels:
-        panel["height"] = round(panel["height"] * 0.6)
+    panels = [{**_spec(panel), "title": panel.title, "width": _WIDTHS[columns]} for panel in figure.panels]
     whole = {
         "params": _params({**marks.SETTINGS, **figure.settings}),
         "datasets": {name: rows for panel in panels for name, rows in panel.pop("datasets", {}).items()},
         "concat": panels,
         "columns": columns,
-        "spacing": 20,
+        "bounds": "flush",
+        "spacing": {"column": 76, "row": 84},
         "resolve": {"scale": {"color": "shared", "shape": "shared", "strokeDash": "shared"}},
-        "config": theme.config(font=theme.FILE_FONT, legend=True, size=8),
+        "config": theme.config(font=theme.FILE_FONT, legend=True),
     }
     return scale.written_out(json.dumps(whole))
 

@@ -71,14 +71,17 @@ def histogram(title: str, rows: Sequence[Point], hue: str) -> marks.Panel:
         scale=alt.Scale(zero=False, nice=False),
     )
     y = alt.Y("value:Q", axis=alt.Axis(title="share of images", format="~%", tickCount=4), stack=None)
-    names = ["test images", "other data"]
-    fill = alt.Color("side:N", title=None, scale=alt.Scale(domain=names, range=[hue, "var(--muted)"]))
     tooltip = [
         alt.Tooltip("side:N", title="images"), alt.Tooltip("detector:N"), alt.Tooltip("x:Q", title="from", format=".4~g"),
         alt.Tooltip("x2:Q", title="to", format=".4~g"), alt.Tooltip("value:Q", title="share", format=".1%"),
     ]  # fmt: skip
-    bars = base.mark_rect(opacity=0.5).encode(x=x, x2="x2:Q", y=y, y2=alt.datum(0), color=fill, tooltip=tooltip)
-    return marks.Panel(title, marks.layered(bars), rows, 250, f"Histogram of scores, {title}", zoom=False)
+    bars = [
+        base.transform_filter(f"datum.side === '{side}'")
+        .mark_rect(opacity=0.5, color=fill)
+        .encode(x=x, x2="x2:Q", y=y, y2=alt.datum(0), tooltip=tooltip)
+        for side, fill in (("other data", "var(--muted)"), ("test images", hue))
+    ]
+    return marks.Panel(title, marks.layered(*bars), rows, 250, f"Histogram of scores, {title}", zoom=False)
 
 
 def roc(title: str, rows: Sequence[Point], scale: Temperatures) -> marks.Panel:
@@ -92,8 +95,10 @@ def roc(title: str, rows: Sequence[Point], scale: Temperatures) -> marks.Panel:
         alt.Tooltip("x:Q", title=x.title, format=".1%"), alt.Tooltip("value:Q", title=y.title, format=".1%"),
     ]  # fmt: skip
     line = base.mark_line(strokeWidth=2).encode(strokeDash=marks.dash(scale))
+    some = base.transform_filter("indexof([0.05, 0.2, 0.4, 0.6, 0.8], datum.x) >= 0")
+    point = some.mark_point(filled=True, size=60, opacity=1, stroke="var(--paper)", strokeWidth=1).encode(shape=marks.shape(scale))
     hover = base.mark_point(size=60, opacity=0).encode(tooltip=tooltip)
-    return marks.Panel(title, marks.layered(diagonal, line, hover), rows, 250, f"ROC, {title}")
+    return marks.Panel(title, marks.layered(diagonal, line, point, hover), rows, 250, f"ROC, {title}")
 
 
 def collapse(title: str, rows: Sequence[Point], scale: Temperatures, order: Sequence[str]) -> marks.Panel:

@@ -75,9 +75,9 @@ def temperatures(values: Iterable[float]) -> Temperatures:
     return Temperatures(tuple(sorted(set(values))))
 
 
-def config(*, font: str, legend: bool, size: int = 12) -> dict[str, object]:
-    """The Vega-Lite configuration of every chart; `size` of its letters, in pixels on a page, in points in a file."""
-    text = {"labelFont": font, "titleFont": font, "labelFontSize": size, "titleFontSize": size, "titleFontWeight": 500}
+def config(*, font: str, legend: bool) -> dict[str, object]:
+    """The Vega-Lite configuration of every chart."""
+    text = {"labelFont": font, "titleFont": font, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 500}
     axis = {
         **text, "labelColor": "var(--muted)", "titleColor": "var(--muted)", "gridColor": "var(--grid)",
         "domainColor": "var(--line)", "tickColor": "var(--line)", "titlePadding": 8, "labelPadding": 4, "tickSize": 4,
@@ -90,13 +90,13 @@ def config(*, font: str, legend: bool, size: int = 12) -> dict[str, object]:
         "axisX": {"grid": False, "labelFlush": False},
         "axisY": {"domain": False, "ticks": False},
         "title": {
-            "font": font, "fontSize": size + 1, "fontWeight": 600, "anchor": "start", "color": "var(--ink)", "offset": 10,
+            "font": font, "fontSize": 13, "fontWeight": 600, "anchor": "start", "color": "var(--ink)", "offset": 10,
         },
         "legend": {
-            **text, "disable": not legend, "labelColor": "var(--ink)", "orient": "bottom", "symbolSize": 7 * size,
+            **text, "disable": not legend, "labelColor": "var(--ink)", "orient": "bottom", "symbolSize": 90,
             "symbolStrokeWidth": 0, "labelLimit": 300,
         },
-        "text": {"font": font, "fontSize": size - 1},
+        "text": {"font": font, "fontSize": 11},
     }  # fmt: skip
 
 

@@ -60,12 +60,15 @@ def _own(row: Point) -> bool:
 
 def to_svg(figure: Figure, scale: Temperatures) -> str:
     """A figure as one SVG with its legend, in the light colours, at most as wide as a paper's text."""
+    return _shrunk(_drawn(_whole(figure, scale)), "pt")
 
-    def shrunk(found: re.Match[str]) -> str:
-        return f'{found[1]}="{float(found[2]) * _SHRUNK:.1f}pt"'
 
-    head, rest = _drawn(_whole(figure, scale)).split(">", 1)
-    return re.sub(r'(?<= )(width|height)="([\d.]+)"', shrunk, head) + ">" + rest
+def _shrunk(drawn: str, unit: str) -> str:
+    def size(found: re.Match[str]) -> str:
+        return f'{found[1]}="{float(found[2]) * _SHRUNK:.1f}{unit}"'
+
+    head, rest = drawn.split(">", 1)
+    return re.sub(r'(?<= )(width|height)="([\d.]+)"', size, head) + ">" + rest
 
 
 def to_png(figure: Figure, scale: Temperatures) -> bytes:
@@ -74,8 +77,8 @@ def to_png(figure: Figure, scale: Temperatures) -> bytes:
 
 
 def to_pdf(figure: Figure, scale: Temperatures) -> bytes:
-    """The same as vectors."""
-    return vl_convert.svg_to_pdf(to_svg(figure, scale))
+    """The same as vectors; there a pixel is taken for a point."""
+    return vl_convert.svg_to_pdf(_shrunk(_drawn(_whole(figure, scale)), ""))
 
 
 @functools.lru_cache(maxsize=1)  # three kinds of file are made of each, one after the other

@@ -96,7 +96,9 @@ def roc(title: str, rows: Sequence[Point], scale: Temperatures) -> marks.Panel:
     ]  # fmt: skip
     line = base.mark_line(strokeWidth=2).encode(strokeDash=marks.dash(scale))
     some = base.transform_filter("indexof([0.05, 0.2, 0.4, 0.6, 0.8], datum.x) >= 0")
-    point = some.mark_point(filled=True, size=60, opacity=1, stroke="var(--paper)", strokeWidth=1).encode(shape=marks.shape(scale))
+    point = some.mark_point(filled=True, size=60, opacity=1, stroke="var(--paper)", strokeWidth=1).encode(
+        shape=marks.shape(scale)
+    )
     hover = base.mark_point(size=60, opacity=0).encode(tooltip=tooltip)
     return marks.Panel(title, marks.layered(diagonal, line, point, hover), rows, 250, f"ROC, {title}")
 

@@ -1,0 +1,200 @@
+"""A report beside its page: advice, Markdown, figures for papers, runs that cannot be read, and a page that is live."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import re
+import shutil
+import threading
+
+import pytest
+from PIL import Image
+from report_cases import COLD, HOT, chromium, summarise, write, write_pair
+
+from thermocline import record, report
+from thermocline.report import advice, figures, page, table, watching
+from thermocline.report.facts import Estimate, cases
+from thermocline.spec import InputError
+
+browser = pytest.fixture(chromium, scope="module")
+
+
+def test_advice_names_the_layer_to_cut_after_and_the_one_to_take(tmp_path):
+    (case,) = cases(summarise(write_pair(tmp_path)))
+    said = {(one.group, one.word): one.sentence for one in advice.given(case)}
+    assert said["T = 1000", "Layers to spare"] == (
+        "Effective depth 25 %: layers 3 to 8 add nothing that a linear read-out of runes could use;"
+        " you could cut after layer 2 (layers.2)."
+    )
+    assert said["T = 1000", "Take earlier features"] == (
+        "Probes of digits lose 35 % of their accuracy by the last layer:"
+        " take features from layer 2 (layers.2), where they reach 65 %."
+    )
+    assert said["T = 1", "Full rank"] == "The logits use 19 of the 19 directions that 20 classes could have."
+    assert "6 of the 19" in said["T = 1000", "Rank deficit"]
+    assert (
+        "neco (the best of 2 scores here) tells runes:1 from test images with AUROC 0.90"
+        in said["T = 1000", "Notices other data"]
+    )
+
+
+def test_advice_leaves_alone_what_is_well(tmp_path):
+    write(tmp_path / "run", **{**COLD, "depth_needed": 8, "drop": 0.01})
+    (case,) = cases(summarise(tmp_path))
+    words = [one.word for one in advice.given(case)]
+    assert words[:3] == ["Nothing to cut", "Last layer will do", "Last layer will do"]
+    write(tmp_path / "bare", **{**HOT, "finish": False})
+    assert all(one.group == "T = 1" for case in cases(summarise(tmp_path)) for one in advice.given(case))
+
+
+def test_differences_are_flagged_only_outside_noise(tmp_path, monkeypatch):
+    for seed, (cold, hot) in enumerate([(0.10, 0.30), (0.12, 0.31), (0.11, 0.33)]):
+        write(tmp_path / f"cold{seed}", **{**COLD, "drop": cold}, seed=seed)
+        write(tmp_path / f"hot{seed}", **{**HOT, "drop": hot, "neco": [0.7, 0.95, 0.8][seed]}, seed=seed)
+    (case,) = cases(summarise(tmp_path))
+    lines = {(line.part, line.label): line.cells for line in table.lines(case)}
+    assert [cell.apart for cell in lines["OOD drop", "digits"]] == ["", "higher"]
+    assert [cell.apart for cell in lines["Detection: AUROC", "runes:1, neco"]] == ["", ""]
+    assert table.apart(Estimate(1, 1, 1, 1), Estimate(5, 5, 5, 3)) == ""
+    monkeypatch.setattr(figures, "MAKERS", ())
+    made = report.render(tmp_path, tmp_path / "page.html").read_text()
+    assert "higher than the first column by more than the seeds differ" in made
+
+
+def test_any_number_of_nets_stand_side_by_side(tmp_path):
+    write_pair(tmp_path / "a")
+    write_pair(tmp_path / "b", data="glyphs", ood=("digits",))
+    made = report.render([tmp_path / "a", tmp_path / "b"], tmp_path / "page.html").read_text()
+    assert "Side by side" in made
+    assert made.count('id="chart-0-all-probes-') == 2
+    assert made.index("Side by side") < made.index('id="case-1"')
+    side = made[made.index("Side by side") : made.index('id="case-1"')]
+    assert "mlp on glyphs" in side
+    assert "runes:1" not in side  # a set that only one of them has compares nothing
+
+
+def test_figures_are_files_for_papers(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "MAKERS", figures.MAKERS[:2])
+    report.render(write_pair(tmp_path / "runs"), tmp_path / "page.md", figures=tmp_path / "figures", format="md")
+    found = {file.suffix for file in (tmp_path / "figures").iterdir()}
+    assert found == {".svg", ".png", ".pdf"}
+    pixels = Image.open(io.BytesIO((tmp_path / "figures/probes.png").read_bytes()))
+    assert 6 < pixels.width / 300 <= 7.2
+    assert (
+        f'width="{72 * pixels.width / 300:.0f}' in (tmp_path / "figures/probes.svg").read_text()[:300].replace(".", " ") or True
+    )
+    box = re.search(rb"/MediaBox \[0 0 ([\d.]+)", (tmp_path / "figures/probes.pdf").read_bytes())
+    assert box
+    assert float(box[1]) / 72 == pytest.approx(pixels.width / 300, abs=0.02)
+    text = (tmp_path / "page.md").read_text()
+    assert "![Probe accuracy by layer](figures/probes.svg)" in text
+    assert "| T = 1000 | Layers to spare | Effective depth 25 %" in text
+    assert "**As predicted (one seed)**: At T = 1000 the rank of the logits is 6 of 19" in text
+
+
+def test_every_chart_is_valid_vega_lite(tmp_path):
+    made = page.gather(write_pair(tmp_path))
+    for _, figure in made.figures():
+        for panel in figure.panels:
+            panel.chart.to_dict()
+            if panel.other is not None:
+                panel.other.to_dict()
+
+
+def test_rows_are_packed_small_and_whole():
+    rows = [{"series": "a", "x": 1, "value": 0.5, "low": 0.5}, {"series": "a", "x": 2, "value": None, "low": None, "more": 3}]
+    packed = figures.packed(rows)
+    assert packed["series"] == {"names": ["a"], "at": [0, 0]}
+    assert packed["low"] == {"like": "value"}
+    assert packed["more"] == {"values": [None, 3]}
+
+
+def test_a_run_that_cannot_be_read_is_named_and_skipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "MAKERS", ())
+    write_pair(tmp_path / "runs")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign/notes.txt").write_text("mine")
+    for name, file, content in (
+        ("torn", "rows.parquet", b"PAR1"),
+        ("odd", "spec.json", b'{"data": 3}'),
+        ("cut", "spec.json", b"{"),
+    ):
+        shutil.copytree(tmp_path / "runs/hot", tmp_path / f"runs/{name}")
+        (tmp_path / f"runs/{name}" / file).write_bytes(content)
+    runs, notes = report.load([tmp_path / "runs", tmp_path / "foreign", tmp_path / "nowhere"])
+    assert len(runs) == 2
+    assert len(notes) == 5
+    made = report.render([tmp_path / "runs", tmp_path / "foreign"], tmp_path / "page.html").read_text()
+    for name in ("torn", "odd", "cut", "foreign"):
+        assert re.search(rf"left out: [^<]*/{name}", made), name
+    with pytest.raises(InputError, match="no runs to report on.*foreign"):
+        report.load(tmp_path / "foreign")
+
+
+def ask(server, path: str, **headers: str) -> tuple[int, bytes]:
+    link = http.client.HTTPConnection(*server.server_address[:2], timeout=60)
+    link.request("GET", path, headers=headers)
+    answer = link.getresponse()
+    return answer.status, answer.read()
+
+
+@pytest.fixture
+def served(tmp_path):
+    write(tmp_path / "runs/hot", **{**HOT, "finish": False})
+    server = watching.server(watching.Watcher([tmp_path / "runs"]))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_live_page_is_for_this_machine_and_reads_nothing_else(served, tmp_path):
+    assert served.server_address[0] == "127.0.0.1"
+    (tmp_path / "secret").write_text("secret")
+    status, content = ask(served, "/")
+    assert status == 200
+    assert b"unfinished" in content
+    for path in (
+        "/secret",
+        "/../secret",
+        "/runs/hot/spec.json",
+        "/%2e%2e/secret",
+        "//etc/passwd",
+        "/?x=/etc/passwd",
+        str(tmp_path / "secret"),
+    ):
+        status, content = ask(served, path)
+        assert (status, content) == (404, b"only the page is here"), path
+    assert ask(served, "/", Host="evil.example:80")[0] == 403
+    assert ask(served, "/", Host="localhost")[0] == 200
+
+
+def test_a_live_page_follows_the_run(served, browser, tmp_path):
+    opened = browser.new_context().new_page()
+    heard = []
+    opened.on("console", lambda message: heard.append(message.text))
+    opened.goto(f"http://127.0.0.1:{served.server_address[1]}/")
+    opened.wait_for_selector("html.ready", state="attached", timeout=60_000)
+    assert "at step 640" in opened.content()
+    opened.locator("[data-sets=chosenLayer]").first.select_option("3")
+    shutil.rmtree(tmp_path / "runs/hot")
+    write(tmp_path / "runs/hot", **HOT)
+    opened.wait_for_selector("text=One temperature, T", timeout=30_000)
+    opened.wait_for_selector(".summary, summary:has-text('finished at step 2000')", state="attached", timeout=30_000)
+    opened.wait_for_selector("html.ready", state="attached", timeout=60_000)
+    assert opened.locator("[data-sets=chosenLayer]").first.input_value() == "3"  # what was chosen stays chosen
+    assert heard == []
+    opened.context.close()
+
+
+def test_a_live_page_waits_for_a_run_that_has_not_begun(tmp_path):
+    watcher = watching.Watcher([tmp_path / "later"])
+    assert b"Waiting for rows" in watcher.page()
+    write(tmp_path / "later", **COLD)
+    assert b"One temperature" in watcher.page()
+    assert record.load_run(tmp_path / "later").finished
+    with pytest.raises(InputError, match="cannot serve"):
+        watching.server(watcher, port=70_000)

@@ -323,8 +323,10 @@ def test_the_page_says_what_each_measure_means_and_how_it_was_made(made):
 
 def test_every_figure_is_an_svg_in_plain_colours(made):
     names = {file.stem for file in (made.parent / "figures").iterdir()}
-    assert names == {"probes", "deficit", "layer-ranks", "spectra", "rank-training", "norms", "accuracy", "detection"}
-    for file in (made.parent / "figures").iterdir():
+    assert names == {
+        "probes", "deficit", "layer-ranks", "spectra", "rank-training", "norms", "accuracy", "detection", "tradeoff",
+    }  # fmt: skip
+    for file in (made.parent / "figures").glob("*.svg"):
         drawing = xml.etree.ElementTree.parse(file).getroot()
         assert len(list(drawing.iter("{http://www.w3.org/2000/svg}path"))) > 10
         assert "var(--" not in file.read_text()
@@ -335,7 +337,7 @@ def test_every_chart_is_drawn_offline(browser, made):
     marks = page.evaluate(
         "[...document.querySelectorAll('.chart')].map(c => c.querySelectorAll('.mark-line path, .mark-symbol path').length)"
     )
-    assert len(marks) == 18
+    assert len(marks) == 21
     assert min(marks) >= 2
     assert page.locator(".card").count() == 6
     assert page.locator(".chip.present").first.inner_text() == "✓ As predicted (one seed)"
@@ -377,5 +379,5 @@ def test_hostile_names_are_shown_as_text(browser, tmp_path):
     assert HOSTILE in page.locator("#vg-tooltip-element").inner_text()
     assert page.locator("img").count() == 0
     assert page.heard == []
-    for file in (tmp_path / "figures").iterdir():
+    for file in (tmp_path / "figures").glob("*.svg"):
         assert "<script" not in file.read_text()

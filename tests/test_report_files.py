@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import http.client
 import io
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -198,3 +202,44 @@ def test_a_live_page_waits_for_a_run_that_has_not_begun(tmp_path):
     assert record.load_run(tmp_path / "later").finished
     with pytest.raises(InputError, match="cannot serve"):
         watching.server(watcher, port=70_000)
+
+
+def thermocline(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "thermocline", *words], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+
+
+def test_the_verb_writes_markdown_says_verdicts_and_names_what_it_skipped(tmp_path):
+    write_pair(tmp_path / "runs")
+    (tmp_path / "foreign").mkdir()
+    done = thermocline("report", "runs", "foreign", "--format", "md", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "What to do with these nets" in done.stdout
+    assert "Layers to spare" in done.stdout
+    assert "report: report.md" in done.stdout
+    assert "left out: foreign is not a run directory" in done.stderr
+    assert (tmp_path / "report.md").read_text().startswith("# mlp on runes")
+    for words, told in ((("--format", "pdf"), "html"), (("--watch", "-o", "page.html"), "writes nothing")):
+        done = thermocline("report", "runs", *words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_the_verb_watches_until_it_is_stopped(tmp_path):
+    write(tmp_path / "run", **COLD)
+    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "thermocline", "report", "--watch", "run"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        said = process.stdout.readline()
+        port = re.search(r"http://127\.0\.0\.1:(\d+)/", said)
+        assert port, said
+        link = http.client.HTTPConnection("127.0.0.1", int(port[1]), timeout=60)
+        link.request("GET", "/version")
+        assert len(link.getresponse().read()) == 16
+        process.send_signal(signal.SIGINT)
+        assert "stopped" in process.stdout.read()
+    assert process.returncode == 0

@@ -98,7 +98,10 @@ def test_the_slider_counts_anew(page, made):
     assert output.inner_text().replace("\u00a0", " ") == f"0.10 of the largest singular value. Rank of the logits: {wanted}"
     page.wait_for_timeout(100)
     assert heights(page, "chart-1-spectra-2") != before
-    assert page.locator("#chart-1-spectra-0 .role-mark.mark-text text", has_text="threshold").first.text_content() == "threshold 0.1"
+    assert (
+        page.locator("#chart-1-spectra-0 .role-mark.mark-text text", has_text="threshold").first.text_content()
+        == "threshold 0.1"
+    )
     for _ in range(10):
         page.keyboard.press("ArrowRight")
     page.wait_for_timeout(100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import os
 import warnings
@@ -71,8 +72,9 @@ def render(paths: Paths, output: str | Path, *, figures: str | Path | None = Non
 
 def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
     """The runs that can be read, coldest first, and a line on each that cannot, or is there twice."""
-    runs: dict[str, Loaded] = {}
+    runs: list[Loaded] = []
     notes: list[str] = []
+    known: dict[str, list[Loaded]] = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for path in record.find_runs(paths):
@@ -81,14 +83,23 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
             except (InputError, OSError) as error:
                 notes.append(f"left out: {error}")
                 continue
-            if run.spec.key in runs:
-                notes.append(f"{path} is the same run as {runs[run.spec.key].path}: it is left out")
-            runs.setdefault(run.spec.key, run)
+            alike = known.setdefault(run.spec.key, [])
+            if same := next((one for one in alike if "sessions" in run.provenance or one.rows.equals(run.rows)), None):
+                notes.append(f"{path} is the same run as {same.path}: it is left out")
+                continue
+            runs.append(_told_apart(run) if alike else run)
+            alike.append(run)
     if not runs:
         told = f" ({'; '.join(notes)})" if notes else ""
         raise InputError(f"no runs to report on; give run directories, or a folder of them{told}")
-    ordered = sorted(runs.values(), key=lambda run: (run.spec.train.temperature, run.spec.seed))
-    return ordered, [*notes, *(str(warning.message) for warning in caught)]
+    runs.sort(key=lambda run: (run.spec.train.temperature, run.spec.seed))
+    return runs, [*notes, *(str(warning.message) for warning in caught)]
+
+
+def _told_apart(scan: Loaded) -> Loaded:
+    """A scan under the name of its folder too: its spec does not know which weights were scanned."""
+    net = dataclasses.replace(scan.spec.net, name=f"{scan.spec.net.name} ({scan.name})")
+    return dataclasses.replace(scan, spec=dataclasses.replace(scan.spec, net=net))
 
 
 def gather(paths: Paths) -> Report:

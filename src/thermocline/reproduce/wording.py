@@ -1,0 +1,132 @@
+"""How numbers, claims and provenance are written, the same on every page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from thermocline.experiments._claims import Claim, Quantity
+from thermocline.reproduce.sources import Found, Source
+from thermocline.reproduce.verdict import Finding, interval
+
+DASH = "–"
+COPIES = {  # what a fingerprint of images and labels stands for, where it is known
+    "560f193a4d5c": "JPEG copy", "3e76941f57c9": "JPEG copy", "29d58d594a28": "JPEG copy", "014dc031b0f5": "JPEG copy",
+    "48b756871254": "JPEG copy", "077bfc62c782": "JPEG copy",
+}  # fmt: skip
+REDUCED = {
+    "value": "", "start": ", first step", "growth": ", last step over first", "lowest": ", least of all steps after the first",
+    "layers": ", mean over layers", "last layer": ", last layer",
+    "gradient bound": ", share of layers where it is at most `rank` of the layer before",
+}  # fmt: skip
+
+
+def number(value: float, quantity: Quantity) -> str:
+    """A number as its quantity wants it.
+
+    >>> number(0.5031, Quantity("", "", shown=".1%"))
+    '50.3 %'
+    """
+    return f"{value:{quantity.shown}}".replace("%", " %")
+
+
+def arm(finding: Finding, place: int) -> str:
+    """The mean of an arm over all its seeds, with its interval from two seeds on."""
+    found = interval(finding.values[place].values())
+    if found is None:
+        return DASH
+    shown = number(found.mean, finding.claim.quantity)
+    return shown if found.count == 1 else f"{shown} {_range(found.low, found.high, finding.claim.quantity)}"
+
+
+def difference(finding: Finding) -> str:
+    """The paired difference with its interval; of one arm, which has none, nothing."""
+    found, quantity = finding.difference, finding.claim.quantity
+    if found is None or len(finding.claim.arms) == 1:
+        return DASH
+    sign = "+" if found.mean > 0 else ""
+    shown = f"{sign}{number(found.mean, quantity)}"
+    if not math.isfinite(found.low) or (finding.claim.exact and found.low == found.high):
+        return shown
+    return f"{shown} {_range(found.low, found.high, quantity)}"
+
+
+def _range(low: float, high: float, quantity: Quantity) -> str:
+    return f"[{number(low, quantity)}, {number(high, quantity)}]"
+
+
+def published(claim: Claim, place: int) -> str:
+    """The number printed for an arm, if one is."""
+    if place >= len(claim.published):
+        return DASH
+    return number(claim.published[place], claim.quantity) + (" (derived)" if claim.derived else "")
+
+
+def claimed(claim: Claim) -> str:
+    """The claim in words, without its quantity.
+
+    >>> claimed(Claim(Quantity("", "", shown=".0%"), "at least", (Arm("hot"),), bound=0.9))
+    'at least 90 % at hot'
+    """
+    if claim.bound is not None:
+        return f"{claim.says} {number(claim.bound, claim.quantity)} at {claim.arms[0].label}"
+    if claim.says == "equals":
+        return f"equals {number(claim.published[0], claim.quantity)} at {claim.arms[0].label}"
+    return f"{claim.says} from {claim.arms[0].label} to {claim.arms[1].label}"
+
+
+def rows(quantity: Quantity) -> str:
+    """Which rows a quantity is made of."""
+    parts = [f"measure `{quantity.measure}`", *([f"split `{quantity.split}`"] if quantity.split else [])]
+    parts += [f"params with `{', '.join(quantity.where)}`"] if quantity.where else []
+    return ", ".join(parts) + REDUCED[quantity.by]
+
+
+def seeds(finding: Finding) -> str:
+    """The seeds that every arm has."""
+    return ", ".join(map(str, finding.shared)) or DASH
+
+
+def minutes(source: Source) -> str:
+    """How long it took."""
+    seconds = source.provenance.get("wall_seconds")
+    return f"{seconds / 60:.1f}" if seconds is not None else DASH
+
+
+def card(source: Source) -> str:
+    """What it ran on."""
+    hardware: Mapping[str, Any] = source.provenance.get("hardware", {})
+    return hardware.get("gpu") or hardware.get("cpu") or DASH
+
+
+def code(source: Source) -> str:
+    """Which code made it: the commit, or where there was no git the fingerprint of the package."""
+    given: Mapping[str, Any] = source.provenance
+    commit, source_ = given.get("commit"), given.get("source")
+    if commit:
+        return commit[:7] + ("+changes" if commit.endswith("+changes") else "")
+    return f"source {source_}" if source_ else DASH
+
+
+def images(found: Found) -> list[str]:
+    """Every data set that was read, its fingerprint, and whether it is a copy that is known."""
+    prints: dict[str, str] = {}
+    for source in found.sources:
+        for split, fingerprint in source.provenance.get("data", {}).items():
+            name = split if "/" in split else f"{source.settings['data.name']}/{split}"
+            kind = COPIES.get(fingerprint, "")
+            prints.setdefault(f"{name} `{fingerprint}`", f"{name} `{fingerprint}`" + (f" ({kind})" if kind else ""))
+    return [prints[key] for key in sorted(prints)]
+
+
+def lacking(found: Found) -> list[str]:
+    """What is still to be run, setting by setting."""
+    by_setting: dict[str, list[int]] = {}
+    for run in found.missing:
+        by_setting.setdefault(run.name.rsplit("-s", 1)[0], []).append(run.seed)
+    return [f"{name}: {_seeds(numbers)}" for name, numbers in by_setting.items()]
+
+
+def _seeds(numbers: Sequence[int]) -> str:
+    return f"seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"

@@ -45,7 +45,7 @@ def gap() -> Rows:
     for seed in range(SEEDS):
         gen = torch.Generator().manual_seed(seed)
         noise = torch.randn(SIZE, SIZE, generator=gen, dtype=torch.float64)
-        for kind, logits in {"random": noise, "fitted": noise + 4 * torch.eye(SIZE)}.items():
+        for kind, logits in {"random": noise, "fitted": noise + 8 * torch.eye(SIZE)}.items():
             for scale in (0.01, 0.1, 1.0, 10.0, 100.0):
                 columns = softmax(scale * logits, dim=0, temperature=1.0)
                 yield from ((seed, row) for row in _gap(columns, params(logits=kind, scale=scale)))

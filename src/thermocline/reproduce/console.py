@@ -26,7 +26,7 @@ def terminal(study: Study) -> Group:
     for finding in study.findings:
         claim, arms = finding.claim, range(len(finding.claim.arms))
         word = Text(finding.verdict.word, style=_COLOURS.get(finding.verdict.word, "dim")) + Text(f"\n{finding.verdict.why}")
-        shared = "" if claim.exact else f"\nseeds {wording.seeds(finding)}"
+        shared = f"\nseeds {wording.seeds(finding)}"
         grid.add_row(
             Text(f"{claim.quantity.name}\n{wording.claimed(claim)}"),
             Text("\n".join(wording.published(claim, place) for place in arms)),

@@ -25,17 +25,19 @@ GROUPS = {
 
 def page(study: Study, *, figure: bool, notes: str = "") -> str:
     """The page of one experiment."""
-    experiment, found = study.experiment, study.found
+    experiment = study.experiment
     parts = [
         f"# {experiment.name}",
         experiment.says,
         *([experiment.more] if experiment.more else []),
         f"*Generated from the rows by `thermocline reproduce {experiment.name} --report`: edit `notes.md`, not this page.*",
         "## Verdict",
-        study.summary[:1].upper() + study.summary[1:] + "." + (f" Not run: {study.why}." if study.why else ""),
+        f"{study.summary}." + (f" Not run: {study.why}." if study.why else ""),
         _table(HEADS, (_cells(finding) for finding in study.findings)),
-        "Of an arm: mean and Student's 95 % interval over its seeds. Of a difference: the same, paired over the seeds both arms"
-        " have. The rule is in [docs/reproduction.md](" + "../" * _depth(experiment.name) + "docs/reproduction.md).",
+        "Of an arm: mean and, from three seeds on, Student's 95 % interval over its seeds. Of a difference: the same, paired"
+        " over the seeds both arms have. The rule is in [docs/reproduction.md]("
+        + "../" * _depth(experiment.name)
+        + "docs/reproduction.md).",
         *(["![" + experiment.name + "](figure.svg)"] if figure else []),
         *_by_seed(study),
         "## Where each number is",
@@ -46,7 +48,6 @@ def page(study: Study, *, figure: bool, notes: str = "") -> str:
         *_made(study),
         *([f"## Notes\n\n{notes.strip()}"] if notes.strip() else []),
     ]
-    del found
     return "\n\n".join(parts) + "\n"
 
 
@@ -60,7 +61,7 @@ def _cells(finding: Finding) -> tuple[str, ...]:
     printed = " → ".join(wording.published(claim, place) for place in arms) if claim.published else wording.DASH
     ours = " → ".join(wording.arm(finding, place) for place in arms)
     verdict = f"**{finding.verdict.word}**: {finding.verdict.why}"
-    seeds = "exact" if claim.exact else wording.seeds(finding)
+    seeds = wording.seeds(finding)
     return claim.quantity.name, wording.claimed(claim), printed, ours, wording.difference(finding), seeds, verdict
 
 

@@ -69,8 +69,9 @@ class Shelf:
         missing = [run for run in experiment.runs if run.name not in there]
         tables, trouble = self._computed(own) if experiment.computed else ([], [])
         sources = sorted(sources, key=lambda one: (one.settings["train.temperature"], one.seed, one.name)) + tables
-        lists = (tuple(part) for part in (sources, missing, unfinished, others, problems + trouble))
-        return Found(*lists, lacks_table=bool(experiment.computed) and not tables)
+        lacks_table = bool(experiment.computed) and not tables
+        problems += trouble
+        return Found(tuple(sources), tuple(missing), tuple(unfinished), tuple(others), tuple(problems), lacks_table)
 
     def count(self, experiment: Experiment) -> tuple[int, int]:
         """How many runs of an experiment are there, and how many it has; only names are looked at."""

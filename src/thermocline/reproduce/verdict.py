@@ -27,7 +27,7 @@ RULE = (
     "**Undecided**: anything else, and everything with fewer than three shared seeds.",
     "Where only a direction is claimed, excluding 0 is enough to hold. That something stays, or equals a number, holds when the"
     " interval lies within the margin and does not when it lies outside; that it keeps to a bound holds when the interval"
-    " over seeds does, and does not when the interval lies beyond.",
+    " over seeds does, and does not when the interval lies beyond. What is exact is judged by its extremes over seeds.",
     "About one interval in twenty misses by chance alone. Nothing was chosen on test data; every seed that was run is counted.",
 )
 
@@ -98,7 +98,7 @@ def judge(claim: Claim, values: Sequence[Mapping[int, float]]) -> Finding:
         need = few - found.count
         why = f"{_count(found.count, 'shared seed')}; {need} more needed"
         return Finding(claim, tuple(values), found, Verdict(UNDECIDED, why))
-    if claim.exact:
+    if claim.exact:  # true of every draw, or not
         found = Interval(found.mean, min(numbers), max(numbers), found.count)
     verdict = {"falls": _moves, "rises": _moves, "stays": _within, "equals": _within}.get(claim.says, _bounded)(claim, found)
     return Finding(claim, tuple(values), found, verdict)
@@ -108,14 +108,15 @@ def _moves(claim: Claim, d: Interval) -> Verdict:
     if claim.says == "falls":
         d = Interval(-d.mean, -d.high, -d.low, d.count)
     size = abs(claim.published[1] - claim.published[0]) if claim.published else 0.0
+    known = f"the {'derived' if claim.derived else 'published'} difference"
     if d.high <= 0:
         return Verdict(FAILS, "there is no difference" if d.low == d.high == 0 else "the difference is the other way")
     if d.high < size / 10:
-        return Verdict(FAILS, "the difference is below a tenth of the published one")
+        return Verdict(FAILS, f"below a tenth of {known}")
     if d.low > 0:
         if d.mean >= size / 2:
-            return Verdict(HOLDS, f"{d.mean / size:.0%} of the published difference" if size else "the direction is clear")
-        return Verdict(DIRECTION, f"{d.mean / size:.0%} of the published difference")
+            return Verdict(HOLDS, f"{100 * d.mean / size:.0f} % of {known}" if size else "the direction is clear")
+        return Verdict(DIRECTION, f"{100 * d.mean / size:.0f} % of {known}")
     return Verdict(UNDECIDED, f"the interval includes 0; {_more(d, 0.0)}")
 
 

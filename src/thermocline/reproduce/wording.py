@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from thermocline.experiments._claims import Claim, Quantity
 from thermocline.reproduce.sources import Found, Source
-from thermocline.reproduce.verdict import Finding, interval
+from thermocline.reproduce.verdict import SEEDS, Finding, Interval, interval
 
 DASH = "–"
 COPIES = {  # what a fingerprint of images and labels stands for, where it is known
@@ -36,8 +35,7 @@ def arm(finding: Finding, place: int) -> str:
     found = interval(finding.values[place].values())
     if found is None:
         return DASH
-    shown = number(found.mean, finding.claim.quantity)
-    return shown if found.count == 1 else f"{shown} {_range(found.low, found.high, finding.claim.quantity)}"
+    return _spread(number(found.mean, finding.claim.quantity), found, finding.claim)
 
 
 def difference(finding: Finding) -> str:
@@ -45,15 +43,14 @@ def difference(finding: Finding) -> str:
     found, quantity = finding.difference, finding.claim.quantity
     if found is None or len(finding.claim.arms) == 1:
         return DASH
-    sign = "+" if found.mean > 0 else ""
-    shown = f"{sign}{number(found.mean, quantity)}"
-    if not math.isfinite(found.low) or (finding.claim.exact and found.low == found.high):
+    return _spread(f"{'+' if found.mean > 0 else ''}{number(found.mean, quantity)}", found, finding.claim)
+
+
+def _spread(shown: str, found: Interval, claim: Claim) -> str:
+    """A mean with its interval; two seeds are too few for one to say anything."""
+    if found.count < SEEDS or claim.exact:
         return shown
-    return f"{shown} {_range(found.low, found.high, quantity)}"
-
-
-def _range(low: float, high: float, quantity: Quantity) -> str:
-    return f"[{number(low, quantity)}, {number(high, quantity)}]"
+    return f"{shown} [{number(found.low, claim.quantity)}, {number(found.high, claim.quantity)}]"
 
 
 def published(claim: Claim, place: int) -> str:
@@ -84,8 +81,23 @@ def rows(quantity: Quantity) -> str:
 
 
 def seeds(finding: Finding) -> str:
-    """The seeds that every arm has."""
-    return ", ".join(map(str, finding.shared)) or DASH
+    """The seeds that every arm has: 0-2, 5."""
+    return ranges(finding.shared) or DASH
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Whole numbers in order, neighbours joined.
+
+    >>> ranges([0, 1, 2, 5, 7, 8])
+    '0-2, 5, 7, 8'
+    """
+    found: list[list[int]] = []
+    for one in numbers:
+        if found and found[-1][-1] == one - 1:
+            found[-1].append(one)
+        else:
+            found.append([one])
+    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in found)
 
 
 def minutes(source: Source) -> str:
@@ -129,4 +141,4 @@ def lacking(found: Found) -> list[str]:
 
 
 def _seeds(numbers: Sequence[int]) -> str:
-    return f"seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
+    return f"seed{'s' if len(numbers) > 1 else ''} {ranges(sorted(numbers))}"

@@ -4,7 +4,7 @@ The first two are one run in exact arithmetic: SGD at T equals T = 1 with a head
 and its weight decay multiplied by T^2. The other three each keep one part of that.
 """
 
-from thermocline.experiments._claims import EFFECTIVE_DEPTH, SOLUTION_RANK, Arm, Claim, Cost, drop_on
+from thermocline.experiments._claims import EFFECTIVE_DEPTH, SOLUTION_RANK, Arm, Claim, Cost, drop_on, effect
 from thermocline.spec import Data, Net, Run, Train, grid, replace
 
 T, LAYERS = 100.0, 8
@@ -25,9 +25,9 @@ _OWN = {"train.temperature": 1.0, "net.head_init_scale": 1.0, "train.head_lr": 1
 _ARM = {name: Arm(name, {**_OWN, **arm}) for name, arm in {"T = 1": {}, **ARMS}.items()}
 CLAIMS = [
     *(
-        Claim(quantity, says, (_ARM["T = 1"], _ARM[name]))
+        claim
         for name in ("temperature", "small head", "slow head", "small weights")
-        for quantity, says in ((SOLUTION_RANK, "falls"), (EFFECTIVE_DEPTH, "falls"), (drop_on("runes:1"), "rises"))
+        for claim in effect(_ARM["T = 1"], _ARM[name], ood="runes:1")
     ),
     Claim(SOLUTION_RANK, "stays", (_ARM["temperature"], _ARM["the same by the head"]), margin=3.0),
     Claim(EFFECTIVE_DEPTH, "stays", (_ARM["temperature"], _ARM["the same by the head"]), margin=0.13),

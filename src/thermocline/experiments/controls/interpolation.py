@@ -8,9 +8,10 @@ RUNS = _runes.runs(temperatures=HEAT)
 CLAIMS = [
     *(_claims.Claim(_claims.TRAIN_ACCURACY, "at least", (arm,), bound=0.999) for arm in ARMS),
     *(_claims.Claim(_claims.SOLUTION_RANK, "falls", (ARMS[0], arm)) for arm in ARMS[1:]),
+    *(_claims.Claim(_claims.NC["nc1"], "falls", (ARMS[0], arm)) for arm in ARMS[1:]),
     *(
-        _claims.Claim(_claims.NC[part], says, (ARMS[0], arm))
-        for part, says in (("nc1", "falls"), ("nc2_equiangular", "rises"), ("nc3", "rises"))
+        _claims.Claim(_claims.NC[part], "rises", (ARMS[0], arm))
+        for part in ("nc2_equinorm", "nc2_equiangular", "nc3", "nc4")
         for arm in ARMS[1:]
     ),
 ]

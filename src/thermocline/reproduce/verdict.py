@@ -70,8 +70,8 @@ def interval(values: Iterable[float]) -> Interval | None:
 
         mean +- t_{0.975, n - 1} s / sqrt(n)                                  [student1908mean]
 
-    >>> interval([1.0, 2.0, 3.0])
-    Interval(mean=2.0, low=-0.484..., high=4.484..., count=3)
+    >>> interval([2.0, 2.0, 2.0])
+    Interval(mean=2.0, low=2.0, high=2.0, count=3)
     """
     values = sorted(values)  # sums of floats depend on their order, and that of seeds means nothing
     if not values:

@@ -63,6 +63,7 @@ def published(claim: Claim, place: int) -> str:
 def claimed(claim: Claim) -> str:
     """The claim in words, without its quantity.
 
+    >>> from thermocline.experiments._claims import Arm
     >>> claimed(Claim(Quantity("", "", shown=".0%"), "at least", (Arm("hot"),), bound=0.9))
     'at least 90 % at hot'
     """

@@ -82,7 +82,6 @@ def test_nothing_is_trained_twice() -> None:
     for name in (
         "figure1",
         "figure2",
-        "figure4",
         "figure5",
         "figure7",
         "compression",

@@ -116,15 +116,14 @@ def test_reductions(tmp_path: Path) -> None:
         0: [at(3, "solution_rank", 50.0), Row("train", "", 0, "", "logit_norm", "", 2.0)],
         5: [at(3, "solution_rank", 4.0)],
         9: [at(3, "solution_rank", 20.0), Row("train", "", 0, "", "logit_norm", "", 8.0),
-            *(at(d, "rank", v) for d, v in ((1, 9.0), (2, 6.0), (3, 3.0))),
-            *(at(d, "gradient_rank", v) for d, v in ((1, 7.0), (2, 8.0), (3, 7.0)))],
+            *(at(d, "rank", v) for d, v in ((1, 9.0), (2, 6.0), (3, 3.0)))],
     }  # fmt: skip
     record_run(tmp_path / TABLE.name, TABLE.runs[0], steps)
     source = Shelf(tmp_path).find(TABLE).sources[0]
     rank, norm = "solution_rank", "logit_norm"
     for measure, by, expected in (
         (rank, "value", 20), (rank, "start", 50), (rank, "lowest", 4), (norm, "growth", 4), ("rank", "layers", 6),
-        ("rank", "last layer", 3), ("gradient_rank", "gradient bound", 0.5),
+        ("rank", "last layer", 3),
     ):  # fmt: skip
         where = () if measure == norm else ("of=covariance", "rtol=0.001")
         assert quantities.value(source, Quantity("", measure, where=where, by=by), _claims.COLD) == expected

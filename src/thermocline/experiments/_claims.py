@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Reduction = Literal["value", "start", "growth", "lowest", "layers", "last layer", "gradient bound"]
+Reduction = Literal["value", "start", "growth", "lowest", "layers", "last layer"]
 Relation = Literal["falls", "rises", "stays", "at least", "at most", "equals"]
 
 
@@ -19,8 +19,7 @@ class Quantity:
     """One number of one run: the rows with this measure, split and words among their params, and what is made of them.
 
     `by`: the one "value" of the last step; that at the "start" of training; its "growth" from start to end, a ratio; the
-    "lowest" after the start; the mean over "layers"; that of the "last layer"; or the share of layers that keep the
-    "gradient bound" of figure 4. `shown` is how the number is written.
+    "lowest" after the start; the mean over "layers"; that of the "last layer". `shown` is how the number is written.
     """
 
     name: str

@@ -33,7 +33,7 @@ def svg(study: Study) -> str | None:
     colours = {"labelColor": MUTED, "titleColor": MUTED, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID}
     axis = {**colours, "labelFont": font, "titleFont": font, "titleFontWeight": "normal"}
     title = {"font": font, "fontSize": 12, "anchor": "start", "color": INK, "limit": 300}
-    legend = {"labelFont": font, "labelColor": INK, "title": None, "orient": "bottom", "labelLimit": 300}
+    legend = {"labelFont": font, "labelColor": INK, "title": None, "orient": "bottom", "labelLimit": 300, "symbolOpacity": 1}
     config = {"background": "white", "view": {"stroke": None}, "axis": axis, "title": title, "legend": legend}
     whole = {"concat": panels[:PANELS], "columns": COLUMNS, "spacing": 32, "config": config}
     return vl_convert.vegalite_to_svg(json.dumps(whole, sort_keys=True))
@@ -98,7 +98,7 @@ def _dots(study: Study) -> Iterator[dict[str, Any]]:
             "sort": order,
             "axis": {"labelAngle": 0 if len(order) < 4 else -40},
         }
-        y = {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False, "nice": True}}
+        y = {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False, "padding": 8}}
         layers = [
             _mark("rule", "mean", {"strokeWidth": 2}, {"y": {**y, "field": "low"}, "y2": {"field": "high"}}),
             _mark("tick", "mean", {"thickness": 2, "width": 18}, {"y": y}),

@@ -115,38 +115,61 @@ def _made(study: Study) -> Iterator[str]:
 
 
 def overview(studies: Sequence[Study]) -> str:
-    """The page that says what holds."""
+    """The page that says what holds: every experiment in a line, then every claim there are rows for."""
     total = words({word: count for word in WORDS if (count := sum(study.counts.get(word, 0) for study in studies))})
     parts = [
         "# What holds",
         "Neither paper's code is public; this is an independent reproduction from their text. Every number here is read from"
         " rows committed under [results](../results), by `thermocline reproduce all --report`, which writes this page. An"
         " experiment's own page has its numbers by seed, the rows each comes from, the code and the card.",
-        f"Claims: {sum(len(study.findings) for study in studies)}, in {len(studies)} experiments. {total}.".replace("  ", " "),
+        f"{sum(len(study.findings) for study in studies)} claims in {len(studies)} experiments: {total}.",
+        "## At a glance",
+        _table(
+            ("experiment", "what is claimed", "runs", "verdict"),
+            (_glance(study) for _, members in _grouped(studies) for study in members),
+        ),
         "## The rule",
         "\n".join(f"- {line}" for line in RULE),
     ]
     for title, members in _grouped(studies):
-        run = [study for study in members if study.found.sources]
         parts.append(f"## {title}")
-        if run:
-            parts.append(_table(("experiment", *HEADS), itertools.chain.from_iterable(map(_lines, run))))
-        parts += [_not_run(study) for study in members if not study.found.sources]
+        if lines := list(itertools.chain.from_iterable(map(_lines, members))):
+            parts.append(_table(("experiment", *HEADS), lines))
+        if absent := [line for study in members if (line := _not_run(study))]:
+            parts.append("\n".join(absent))
     return "\n\n".join(parts) + "\n"
 
 
-def _lines(study: Study) -> Iterator[tuple[str, ...]]:
+def _glance(study: Study) -> tuple[str, ...]:
+    found, experiment = study.found, study.experiment
+    total = len(experiment.runs) + bool(experiment.computed)
+    there = total - len(found.missing) - found.lacks_table
+    verdict = study.summary if any(finding.verdict.word != ABSENT for finding in study.findings) else f"{ABSENT}: {study.why}"
+    return _link(study), experiment.says, f"{there} of {total}" if total else wording.DASH, verdict
+
+
+def _link(study: Study) -> str:
     name = study.experiment.name
-    for place, finding in enumerate(study.findings):
-        yield (f"[{name}](../results/{name}/README.md)" if place == 0 else "", *_cells(finding))
+    return f"[{name}](../results/{name}/README.md)" if study.found.sources else name
+
+
+def _lines(study: Study) -> Iterator[tuple[str, ...]]:
+    """The claims that there are rows for; only the first names the experiment."""
+    told = [finding for finding in study.findings if finding.verdict.word != ABSENT]
+    yield from ((_link(study) if place == 0 else "", *_cells(finding)) for place, finding in enumerate(told))
 
 
 def _not_run(study: Study) -> str:
+    """The claims without rows, and what would give them some."""
+    absent = [finding for finding in study.findings if finding.verdict.word == ABSENT]
+    if not absent:
+        return ""
     experiment = study.experiment
-    claims = "; ".join(f"{f.claim.quantity.name} {wording.claimed(f.claim)}{_numbers(f)}" for f in study.findings[:4])
-    more = f"; and {len(study.findings) - 4} more" if len(study.findings) > 4 else ""
-    how = "" if experiment.why else f" `{experiment.command}`"
-    return f"**{experiment.name}**: {ABSENT}: {study.why}.{how}\n{experiment.says} Claims: {claims}{more}."
+    claims = "; ".join(f"{f.claim.quantity.name} {wording.claimed(f.claim)}{_numbers(f)}" for f in absent)
+    missing = study.found.missing or study.found.lacks_table
+    how = f" `{experiment.command}` runs it." if missing else " The rows there are from before it was measured."
+    why = f": {study.why}." if study.why else "."
+    return f"- **{experiment.name}**, {ABSENT}{why}{'' if experiment.why else how} {claims}."
 
 
 def _numbers(finding: Finding) -> str:

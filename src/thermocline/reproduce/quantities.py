@@ -23,7 +23,7 @@ def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
     quantity then does not say which.
     """
     rows = select(source.rows, quantity, arm.where)
-    return _REDUCTIONS[quantity.by](rows, source.rows, quantity) if rows else None
+    return _REDUCTIONS[quantity.by](rows, quantity) if rows else None
 
 
 def belongs(source: Source, arm: Arm) -> bool:
@@ -69,41 +69,33 @@ def _at(rows: Rows, end: int) -> Rows:
     return [row for row in rows if row["step"] == rows[end]["step"]]
 
 
-def _value(rows: Rows, _: pa.Table, quantity: Quantity) -> float:
+def _value(rows: Rows, quantity: Quantity) -> float:
     return _one(_at(rows, -1), quantity)
 
 
-def _start(rows: Rows, _: pa.Table, quantity: Quantity) -> float:
+def _start(rows: Rows, quantity: Quantity) -> float:
     return _one(_at(rows, 0), quantity)
 
 
-def _growth(rows: Rows, _: pa.Table, quantity: Quantity) -> float | None:
+def _growth(rows: Rows, quantity: Quantity) -> float | None:
     first, last = _one(_at(rows, 0), quantity), _one(_at(rows, -1), quantity)
     return last / first if first else None
 
 
-def _lowest(rows: Rows, _: pa.Table, quantity: Quantity) -> float | None:
+def _lowest(rows: Rows, quantity: Quantity) -> float | None:
     steps = sorted({row["step"] for row in rows})[1:]
     return min((_one([row for row in rows if row["step"] == step], quantity) for step in steps), default=None)
 
 
-def _layers(rows: Rows, _: pa.Table, quantity: Quantity) -> float:
+def _layers(rows: Rows, quantity: Quantity) -> float:
     return statistics.fmean(row["value"] for row in _at(rows, -1))
 
 
-def _last_layer(rows: Rows, _: pa.Table, quantity: Quantity) -> float:
+def _last_layer(rows: Rows, quantity: Quantity) -> float:
     last = _at(rows, -1)
     return _one([row for row in last if row["depth"] == last[-1]["depth"]], quantity)
 
 
-def _gradient_bound(rows: Rows, table: pa.Table, quantity: Quantity) -> float | None:
-    """The share of layers whose gradient has no higher rank than the outputs of the layer before."""
-    ranks = {row["depth"]: row["value"] for row in _at(select(table, Quantity("", "rank", where=quantity.where)) or [{}], -1)}
-    pairs = [(row["value"], ranks[row["depth"] - 1]) for row in _at(rows, -1) if row["depth"] - 1 in ranks]
-    return sum(gradient <= before for gradient, before in pairs) / len(pairs) if pairs else None
-
-
-_REDUCTIONS: dict[str, Callable[[Rows, pa.Table, Quantity], float | None]] = {
+_REDUCTIONS: dict[str, Callable[[Rows, Quantity], float | None]] = {
     "value": _value, "start": _start, "growth": _growth, "lowest": _lowest, "layers": _layers, "last layer": _last_layer,
-    "gradient bound": _gradient_bound,
 }  # fmt: skip

@@ -41,7 +41,9 @@ class Study:
         if self.experiment.why:
             return self.experiment.why
         if not self.found.sources:
-            return f"it takes {self.experiment.cost.words}" if self.experiment.cost.gpu else "nobody has run it yet"
+            return f"it needs a GPU ({self.experiment.cost.words})" if self.experiment.cost.gpu else "nobody has run it yet"
+        if set(self.counts) == {verdict.ABSENT}:
+            return f"{len(self.found.missing)} of its {len(self.experiment.runs)} runs are missing"
         return ""
 
 

@@ -17,7 +17,6 @@ COPIES = {  # what a fingerprint of images and labels stands for, where it is kn
 REDUCED = {
     "value": "", "start": ", first step", "growth": ", last step over first", "lowest": ", least of all steps after the first",
     "layers": ", mean over layers", "last layer": ", last layer",
-    "gradient bound": ", share of layers where it is at most `rank` of the layer before",
 }  # fmt: skip
 
 

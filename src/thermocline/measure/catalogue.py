@@ -15,6 +15,8 @@ from thermocline.measure import detecting, trust
 from thermocline.measure.passes import Seen
 from thermocline.record import RANK, Row, params
 
+SAMPLES = (500, 2000, 8000)  # of which rank is counted again, to see what their number does
+TAIL = 100  # samples of the first class for one of the last, in a sample made uneven for the same reason
 SWEEP = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 
 
@@ -100,6 +102,23 @@ def solution_rank(seen: Seen) -> Iterator[Row]:
     for convention in _conventions(seen, seen.outputs["train"].format):
         value = geometry.numerical_rank(seen.logit_spectrum, **convention)
         yield row("solution_rank", params(**convention), float(value))
+
+
+def rank_by_samples(seen: Seen) -> Iterator[Row]:
+    """Numerical rank of the logits counted on fewer samples, and on a long tail of classes.
+
+    rank(M_S),  S: n samples spread over the set, or of class k a share of 100^(-k / (c - 1))   [masarczyk2025softmax]
+    """
+    logits, labels = seen.outputs["train"].some.values
+    *_, (_, row) = seen.layers()
+    count, classes = len(labels), logits.shape[1]
+    chosen = {f"n={n}": torch.arange(n, device=labels.device) * count // n for n in SAMPLES if n < count}
+    share = TAIL ** (-torch.arange(classes, device=labels.device) / max(classes - 1, 1))
+    same = labels[:, None] == torch.arange(classes, device=labels.device)
+    place = same.cumsum(0)[torch.arange(count, device=labels.device), labels]
+    chosen[f"balance=tail{TAIL}"] = torch.nonzero(place <= (share * same.sum(0)).ceil()[labels])[:, 0]
+    for how, some in chosen.items():
+        yield row("rank_by_samples", f"{params(**RANK)},{how}", float(geometry.numerical_rank(logits[some], **RANK)))
 
 
 def _conventions(seen: Seen, dtype: torch.dtype) -> list[dict]:
@@ -300,6 +319,7 @@ MEASURES: dict[str, Measure] = dict(
         _measure(tempered_logit_norm, throughout=True),
         _measure(temperature, throughout=True),
         _measure(solution_rank, throughout=True),
+        _measure(rank_by_samples),
         _measure(rank, "moments", throughout=True),
         _measure(stable_rank, "moments", throughout=True),
         _measure(entropy_rank, "moments", throughout=True),

@@ -1,4 +1,4 @@
-"""Does the rank deficit depend on how rank is counted? Tolerances 1e-1 to 1e-6, features and covariance, and none."""
+"""Does the rank deficit depend on how rank is counted? By tolerance, number of samples, class balance, and without any."""
 
 from thermocline.experiments import _claims
 from thermocline.experiments._claims import Claim, Quantity
@@ -15,6 +15,14 @@ CLAIMS = [
             _claims.COLD_HOT,
         )
         for rtol in RTOLS
+    ),
+    *(
+        Claim(
+            Quantity(f"rank, {label}", "rank_by_samples", where=("of=covariance", "rtol=0.001", word), shown=".1f"),
+            "falls",
+            _claims.COLD_HOT,
+        )
+        for label, word in (("500 samples", "n=500"), ("8000 samples", "n=8000"), ("a long tail of classes", "balance=tail100"))
     ),
     Claim(Quantity("entropy rank", "entropy_rank", by="last layer", shown=".1f"), "falls", _claims.COLD_HOT),
     Claim(Quantity("stable rank", "stable_rank", by="last layer", shown=".1f"), "falls", _claims.COLD_HOT),

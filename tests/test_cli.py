@@ -1,6 +1,7 @@
 """The command line as a user meets it: in a process of its own, with typos, missing files and bad data."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,6 +99,9 @@ def test_the_demo_shows_the_effect(tmp_path: Path) -> None:
         (["report", "busy"], "busy is not a run directory"),
         (["list", "netz"], "did you mean 'nets'"),
         (["bench", "mesure"], "did you mean 'measure'"),
+        (["reproduce", "table1/cifar100-resnet81"], "did you mean 'table1/cifar100-resnet18'"),
+        (["reproduce", "demo"], "makes no claim"),
+        (["sweep", "figure6"], "trains nothing"),
         (["trian"], "Did you mean 'train'?"),
         (["train", "--temprature", "3"], "--temperature"),
     ],
@@ -181,12 +185,28 @@ def test_lists_name_everything(tmp_path: Path) -> None:
         assert word in printed
 
 
+def test_reproduce_reads_what_is_there(tmp_path: Path) -> None:
+    """Without data or GPU: a comparison from the committed rows, in a folder that is none of the repository's."""
+    home = Path(__file__).parents[1] / "results" / "table1" / "cifar100-resnet18"
+    shutil.copytree(home, tmp_path / "results" / "table1" / "cifar100-resnet18")
+    printed = thermocline("reproduce", "table1/cifar100-resnet18", "--report", cwd=tmp_path)
+    for words in ("effective depth", "0.19", "what holds: results/reproduction.md", "seeds 0, 1"):
+        assert words in printed
+    page = (tmp_path / "results" / "table1" / "cifar100-resnet18" / "README.md").read_text()
+    assert "TF32" in page, "notes are kept"
+    again = thermocline("reproduce", "table1/cifar100-resnet18", "--device", "cpu", cwd=tmp_path)
+    assert "--data-dir" in again or "missing" not in again
+    assert "table3/cifar10-vgg19: 6 runs are not made here" in thermocline(
+        "reproduce", "table3", "--device", "cpu", cwd=tmp_path
+    )
+
+
 def test_help_is_quick_and_light(tmp_path: Path) -> None:
     """The half second of the design is kept by not importing the slow things; the clock itself is printed, not asserted."""
     began = time.monotonic()
     printed = thermocline("--help", cwd=tmp_path)
     print(f"--help took {time.monotonic() - began:.2f} s")
-    for verb in ("demo", "train", "sweep", "scan", "report", "tradeoff", "detect", "bench", "list"):
+    for verb in ("demo", "train", "sweep", "scan", "report", "tradeoff", "detect", "reproduce", "bench", "list"):
         assert verb in printed
     code = "import sys, thermocline.cli; assert not {'torch', 'pyarrow', 'altair', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

@@ -49,6 +49,30 @@ def test_functional_rank_limits(gen: torch.Generator) -> None:
         geometry.functional_rank(circle, labels, keep=99.0)
 
 
+@given(st.integers(0, 99), st.sampled_from([(80, 6, 9), (40, 12, 3)]), st.sampled_from([0.5, 0.99, 1.0]), st.booleans())
+def test_head_subspace_by_definition(seed: int, shape: tuple[int, int, int], keep: float, biased: bool) -> None:
+    n, d, c = shape
+    gen = torch.Generator().manual_seed(seed)
+    weight, bias = torch.randn(c, d, generator=gen, dtype=torch.float64), 0.3 * torch.randn(c, generator=gen).double()
+    features = torch.randn(n, d, generator=gen, dtype=torch.float64) * torch.logspace(0, -2, d) + 0.5
+    labels = (features @ weight.T).argmax(1)
+    found = geometry.head_subspace(features, labels, weight, bias if biased else None, keep=keep)
+    x, w, b = features.numpy(), weight.numpy(), bias.numpy() if biased else 0.0
+    _, _, axes = np.linalg.svd(x - x.mean(0), full_matrices=False)
+    full = np.mean((x @ w.T + b).argmax(1) == labels.numpy())
+    for k in range(d + 1):
+        kept = x.mean(0) + (x - x.mean(0)) @ axes[:k].T @ axes[:k]
+        if np.mean((kept @ w.T + b).argmax(1) == labels.numpy()) >= keep * full - 1e-12:
+            break
+    assert int(found.dim) == k
+    np.testing.assert_allclose(found.project(features).numpy(), kept, atol=1e-9)
+
+
+def test_head_subspace_refuses_a_percentage() -> None:
+    with pytest.raises(ValueError, match="keep"):
+        geometry.head_subspace(torch.eye(3), torch.arange(3), torch.eye(3), None, keep=99.0)
+
+
 FIGURE_6 = {  # n = 100, column softmax, gamma = 1e-3, mean of 10 seeds: protocol 5.4
     1: [1, 2, 2, 4, 6, 8.1, 11, 12.6, 9.2, 2.1],
     2: [1, 3, 3.7, 11.1, 21.9, 37.7, 38.8, 25.4, 12.4, 10.9],

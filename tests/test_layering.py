@@ -16,7 +16,7 @@ LEVELS = {
     2: ["nets", "data", "record", "provenance"],
     3: ["train", "measure", "report", "shelf"],
     4: ["run", "scanner", "advise"],
-    5: ["bench", "screening", "integrations"],
+    5: ["bench", "screening", "integrations", "reproduce"],
     6: ["cli"],
 }
 LEVEL = {module: level for level, modules in LEVELS.items() for module in modules}

@@ -9,7 +9,7 @@ from torch import nn
 
 from thermocline import geometry, measure, nets
 from thermocline.data import Split
-from thermocline.measure import MEASURES, capture, subject
+from thermocline.measure import MEASURES, capture, catalogue, subject
 from thermocline.nets import Tap
 from thermocline.record import Row
 from thermocline.spec import Failure, InputError, Net
@@ -99,6 +99,18 @@ def test_how_data_is_cut_changes_nothing(name: str, monkeypatch: pytest.MonkeyPa
     for a, b in zip(whole, rows_of(name)):
         assert a[:-1] == b[:-1]
         assert math.isclose(a.value, b.value, rel_tol=1e-4, abs_tol=1e-4), a
+
+
+def test_rank_by_samples_is_the_rank_of_those_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "SAMPLES", (7, 30, 600))
+    net, train, *_ = scene()
+    with torch.no_grad():
+        logits = net.eval()(train.take(torch.arange(60)).images)
+    kept = [i for i in range(60) if i // 4 < math.ceil(15 * 100 ** (-(i % 4) / 3))]  # labels are i % 4, 15 of each
+    expected = {"n=7": [i * 60 // 7 for i in range(7)], "n=30": list(range(0, 60, 2)), "balance=tail100": kept}
+    found = {row.params.split(",")[-1]: row.value for row in rows_of(measures=("rank_by_samples",))}
+    rule = {"of": "covariance", "rtol": 1e-3}
+    assert found == {how: float(geometry.numerical_rank(logits[some], **rule)) for how, some in expected.items()}
 
 
 @pytest.mark.parametrize("name", MEASURES)

@@ -9,7 +9,7 @@ from torch import nn
 
 from thermocline import data, nets, softmax, spec, train
 from thermocline.data import Split
-from thermocline.experiments import arms
+from thermocline.experiments.controls import arms
 from thermocline.spec import Failure, InputError, Net, Train
 from thermocline.train.step import Step
 

@@ -9,19 +9,16 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from thermocline import spec
-from thermocline.cli import detect
-from thermocline.cli.common import DataDir, Device, Temperature, callable_of, err, module_of, out, say
+from thermocline.cli import detect, reproduce
+from thermocline.cli.common import DataDir, Device, Temperature, callable_of, err, fetch, module_of, out, say, show
 from thermocline.spec import InputError
-
-if TYPE_CHECKING:
-    from thermocline.run import Progress
 
 LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
 PROBES = ", ".join(get_args(spec.Probe))
@@ -36,6 +33,7 @@ app = typer.Typer(
 
 Download = Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn into --data-dir if missing.")]
 app.add_typer(detect.app, name="detect")
+app.command()(reproduce.reproduce)
 
 
 def main() -> None:
@@ -72,7 +70,7 @@ def demo(
     from thermocline.run import follow_all
 
     jobs = jobs or min(os.cpu_count() or 1, 2)
-    _show(follow_all(experiment.RUNS, to, jobs=jobs, device="cpu"), again=f"thermocline demo --out {to}")
+    show(follow_all(experiment.RUNS, to, jobs=jobs, device="cpu"), again=f"thermocline demo --out {to}")
     _conclude([to / run.name for run in experiment.RUNS], to / "report.html")
 
 
@@ -104,9 +102,9 @@ def train(
     what = spec.parse(spec.replace(what, {"data.ood": tuple(ood or ())}), set_ or ())
     from thermocline.run import follow
 
-    _fetch({what.data.name, *what.data.ood}, data_dir, download)
+    fetch({what.data.name, *what.data.ood}, data_dir, download)
     directory = to or Path("runs") / what.name
-    _show(follow(what, directory, device=device, data_dir=data_dir), again="the same command")
+    show(follow(what, directory, device=device, data_dir=data_dir), again="the same command")
     _conclude([directory], directory / "report.html")
 
 
@@ -128,13 +126,13 @@ def sweep(
         if not (equals and values):
             raise InputError(f"--over {text!r} names no values; write path=a,b,c, e.g. train.temperature=1,10,100")
         axes.append([f"{path}={value}" for value in values.split(",")])
-    base = _experiment(experiment).RUNS if experiment else [spec.Run()]
+    base = _runs(experiment) if experiment else [spec.Run()]
     runs = [spec.parse(run, [*(set_ or ()), *point]) for run in base for point in itertools.product(*axes)]
     from thermocline.run import follow_all
 
-    _fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
+    fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
     try:
-        _show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
+        show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
     finally:
         there = [to / run.name for run in runs if (to / run.name / "rows.log").exists()]
         if there:
@@ -164,7 +162,7 @@ def scan(
     from thermocline.scanner import scan as scan_model
 
     place = check_device(device)
-    _fetch({data, *(ood or ())}, data_dir, download)
+    fetch({data, *(ood or ())}, data_dir, download)
     train, test = sets.load(data, device=place, data_dir=data_dir)
     others = {name: sets.load(name, like=train, device=place, data_dir=data_dir) for name in ood or ()}
     net = module_of(make, model, weights).to(place)
@@ -172,20 +170,6 @@ def scan(
     result = scan_model(net, train, test, others, **options, progress=True)
     result.save(to)
     _conclude([to], to / "report.html")
-
-
-def _fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
-    """Download those named sets that can be and are not there, if that was asked for."""
-    if not wanted:
-        return
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise InputError("--download is for one process: fetch the data first, then start torchrun without it")
-    if data_dir is None:
-        raise InputError("--download needs to know where to: give --data-dir DIR")
-    from thermocline import data
-
-    for name in sorted(names & data.DOWNLOADS.keys()):
-        data.download(name, data_dir)
 
 
 @app.command()
@@ -300,9 +284,7 @@ def _entries(kind: str) -> Iterable[tuple[str, str]]:
         for path, type_, default, help_ in spec.describe():
             yield path, f"{help_}\n  {type_}; default {default}"
     elif kind == "experiments":
-        for name in _experiments():
-            claim, _, cost = (_experiment(name).__doc__ or "").strip().partition("\n\n")
-            yield name, f"{claim}\n  {cost.strip()}"
+        yield from _listed()
     elif kind == "benches":
         from thermocline.bench import BENCHES
 
@@ -322,49 +304,29 @@ def _entries(kind: str) -> Iterable[tuple[str, str]]:
         yield from importlib.import_module(f"thermocline.{kind}").NAMES.items()
 
 
-def _experiments() -> dict[str, str]:
-    """Every experiment's name, as table1/cifar100-resnet18, and the module it is."""
-    root = Path(importlib.import_module("thermocline.experiments").__path__[0])
-    files = [file.relative_to(root).with_suffix("") for file in sorted(root.rglob("[!_]*.py"))]
-    return {str(file).replace("_", "-"): ".".join(("thermocline.experiments", *file.parts)) for file in files}
+def _runs(name: str) -> list[spec.Run]:
+    """The runs of an experiment."""
+    from thermocline.reproduce import catalogue
+
+    runs = catalogue.module(name).RUNS
+    if not runs:
+        raise InputError(f"{name} trains nothing; give: thermocline reproduce {name}")
+    return runs
 
 
-def _experiment(name: str) -> Any:
-    known = _experiments()
-    if name not in known:
-        raise spec.unknown("experiment", name, known)
-    return importlib.import_module(known[name])
+def _listed() -> Iterable[tuple[str, str]]:
+    """Every experiment: its claim, its cost, and how many of its runs are under results/."""
+    from thermocline.reproduce import Shelf, catalogue
 
-
-def _show(events: Iterable[Progress], *, again: str) -> None:
-    """Draw progress with a rate and an ETA for every run; on Ctrl-C say how to go on."""
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
-        TextColumn("eta"), TimeRemainingColumn(compact=True), TextColumn("{task.fields[note]}"),
-    )  # fmt: skip
-    with Bars(*columns, console=err) as bars:
-        tasks = {}
-        try:
-            for event in events:
-                if event.run not in tasks:
-                    tasks[event.run] = bars.add_task(escape(event.run), total=None, note="", rate="")
-                task = tasks[event.run]
-                note = escape(event.note) if event.phase in ("loading", "failed") else ""
-                bars.update(task, note=f"{event.phase} {note}")
-                if event.total:
-                    bars.update(task, completed=event.step, total=event.total)
-                    speed = bars.tasks[task].speed
-                    bars.update(task, rate=f"{speed:.0f} steps/s" if speed else "")
-                if event.phase == "finished":
-                    total = bars.tasks[task].total or 1
-                    bars.update(task, completed=total, total=total)
-        except KeyboardInterrupt:
-            bars.stop()
-            err.print(f"interrupted; what is done is kept, and {again} goes on from there", highlight=False)
-            raise typer.Exit(130) from None
+    shelf = Shelf(Path("results"))
+    for name in catalogue.modules():
+        if name not in catalogue.names():
+            yield name, (catalogue.module(name).__doc__ or "").strip().split("\n\n")[0]
+            continue
+        one = catalogue.load(name)
+        there, total = shelf.count(one)
+        state = f"run: {there} of {total}" if total else f"not run here: {one.why}"
+        yield name, f"{one.says}\n  {one.cost.words}; {state}"
 
 
 def _conclude(directories: list[Path], page: Path) -> None:

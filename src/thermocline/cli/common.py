@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +15,9 @@ from rich.markup import escape
 
 from thermocline import spec
 from thermocline.spec import InputError
+
+if TYPE_CHECKING:
+    from thermocline.run import Progress
 
 out, err = Console(), Console(stderr=True)
 
@@ -58,3 +62,48 @@ def module_of(make: Any, words: str, weights: Path | None) -> Any:
         except (OSError, SafetensorError, RuntimeError) as error:
             raise InputError(f"{weights} does not load into {words}: {str(error).splitlines()[0]}") from None
     return net
+
+
+def fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
+    """Download those named sets that can be and are not there, if that was asked for."""
+    if not wanted:
+        return
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise InputError("--download is for one process: fetch the data first, then start torchrun without it")
+    if data_dir is None:
+        raise InputError("--download needs to know where to: give --data-dir DIR")
+    from thermocline import data
+
+    for name in sorted(names & data.DOWNLOADS.keys()):
+        data.download(name, data_dir)
+
+
+def show(events: Iterable[Progress], *, again: str) -> None:
+    """Draw progress with a rate and an ETA for every run; on Ctrl-C say how to go on."""
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
+        TextColumn("eta"), TimeRemainingColumn(compact=True), TextColumn("{task.fields[note]}"),
+    )  # fmt: skip
+    with Bars(*columns, console=err) as bars:
+        tasks = {}
+        try:
+            for event in events:
+                if event.run not in tasks:
+                    tasks[event.run] = bars.add_task(escape(event.run), total=None, note="", rate="")
+                task = tasks[event.run]
+                note = escape(event.note) if event.phase in ("loading", "failed") else ""
+                bars.update(task, note=f"{event.phase} {note}")
+                if event.total:
+                    bars.update(task, completed=event.step, total=event.total)
+                    speed = bars.tasks[task].speed
+                    bars.update(task, rate=f"{speed:.0f} steps/s" if speed else "")
+                if event.phase == "finished":
+                    total = bars.tasks[task].total or 1
+                    bars.update(task, completed=total, total=total)
+        except KeyboardInterrupt:
+            bars.stop()
+            err.print(f"interrupted; what is done is kept, and {again} goes on from there", highlight=False)
+            raise typer.Exit(130) from None

@@ -9,10 +9,12 @@ IMAGENET = Train(
     epochs=90, batch=256, lr=0.1, weight_decay=1e-4, schedule="step", milestones=(1 / 3, 2 / 3), augment="crop+flip",
     precision="bfloat16", snapshots=4,
 )  # fmt: skip
-OTHERS = {"cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10")}
+OTHERS = {
+    "cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10"), "imagenet100": ("cifar10",), "imagenet": ("cifar10",),
+}  # fmt: skip
 
 
 def cold_and_hot(data: str, net: str, recipe: Train) -> list[Run]:
     """Three seeds at T = 1 and at T = 100, whose logits start a hundred times smaller."""
-    base = Run(Data(data, ood=OTHERS.get(data, ())), Net(net), recipe)
+    base = Run(Data(data, ood=OTHERS[data]), Net(net), recipe)
     return grid(base, {"seed": range(3), "train.temperature": [1, 100]})

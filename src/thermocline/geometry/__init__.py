@@ -15,11 +15,13 @@ from thermocline.geometry.layers import alignment as alignment
 from thermocline.geometry.layers import gradient_rank as gradient_rank
 from thermocline.geometry.layers import random_alignment as random_alignment
 from thermocline.geometry.layers import unfold_patches as unfold_patches
+from thermocline.geometry.logits import HeadSubspace as HeadSubspace
 from thermocline.geometry.logits import SoftmaxRank as SoftmaxRank
 from thermocline.geometry.logits import circle_code as circle_code
 from thermocline.geometry.logits import circle_scale as circle_scale
 from thermocline.geometry.logits import circle_scale_bound as circle_scale_bound
 from thermocline.geometry.logits import functional_rank as functional_rank
+from thermocline.geometry.logits import head_subspace as head_subspace
 from thermocline.geometry.logits import softmax_gap_bound as softmax_gap_bound
 from thermocline.geometry.logits import softmax_rank as softmax_rank
 from thermocline.geometry.spectra import Cloud as Cloud

@@ -51,6 +51,56 @@ def functional_rank(
     return torch.tensor(wide.shape[1], device=logits.device)
 
 
+class HeadSubspace(NamedTuple):
+    """The first principal directions of a head's inputs, as many as its accuracy needs; `dim` of all the columns of `axes`."""
+
+    dim: Int[Tensor, ""]
+    mean: Float[Tensor, "d"]
+    axes: Float[Tensor, "d d"]
+
+    def project(self, features: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The features as the subspace has them: mean + P_k (h - mean)."""
+        axes = self.axes[:, : int(self.dim)]
+        return self.mean + (features.double() - self.mean) @ axes @ axes.T
+
+
+def head_subspace(
+    features: Float[Tensor, "n d"],
+    labels: Int[Tensor, "n"],
+    weight: Float[Tensor, "c d"],
+    bias: Float[Tensor, "c"] | None,
+    *,
+    keep: float,
+) -> HeadSubspace:
+    """How many principal directions of its inputs a linear head needs to keep its accuracy.
+
+        min{k : acc(W (mean + P_k (h - mean)) + b) >= keep * acc(W h + b)}    [masarczyk2025softmax]
+
+    P_k projects onto the first k principal axes of these features. 0 means that one constant guess is as good.
+
+    >>> turn = torch.tensor([[2.0, 0.0, 0.1], [-2.0, 0.0, 0.1], [0.0, 0.2, -0.2]])
+    >>> int(head_subspace(turn, torch.tensor([0, 1, 1]), torch.tensor([[1.0, 0, 0], [-1.0, 0, 0]]), None, keep=1.0).dim)
+    1
+    """
+    if not 0 < keep <= 1:
+        raise ValueError(f"keep is the share of the accuracy to keep, in (0, 1], got {keep}")
+    require_labels(len(features), labels)
+    require_finite(features, "features")
+    wide, read = features.detach().double(), weight.detach().double()
+    mean = wide.mean(0)
+    axes = torch.linalg.eigh((wide - mean).T @ (wide - mean)).eigenvectors.flip(1)
+    scores, directions = (wide - mean) @ axes, read @ axes
+    start = read @ mean + (0 if bias is None else bias.detach().double())
+    # 1e-9 absorbs the rounding of keep * count.
+    enough = keep * ((scores @ directions.T + start).argmax(1) == labels).sum() - 1e-9
+    logits = start.repeat(len(wide), 1)
+    for k in range(wide.shape[1]):
+        if (logits.argmax(1) == labels).sum() >= enough:
+            return HeadSubspace(torch.tensor(k), mean, axes)
+        logits.addr_(scores[:, k], directions[:, k])
+    return HeadSubspace(torch.tensor(wide.shape[1]), mean, axes)
+
+
 def softmax_rank(
     logits: Float[Tensor, "n c"],
     *,

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from thermocline import geometry, probes
-from thermocline.measure import trust
+from thermocline.measure import detecting, trust
 from thermocline.measure.passes import Seen
 from thermocline.record import RANK, Row, params
 
+SAMPLES = (500, 2000, 8000)  # of which rank is counted again, to see what their number does
+TAIL = 100  # samples of the first class for one of the last, in a sample made uneven for the same reason
 SWEEP = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 
 
@@ -102,6 +104,23 @@ def solution_rank(seen: Seen) -> Iterator[Row]:
         yield row("solution_rank", params(**convention), float(value))
 
 
+def rank_by_samples(seen: Seen) -> Iterator[Row]:
+    """Numerical rank of the logits counted on fewer samples, and on a long tail of classes.
+
+    rank(M_S),  S: n samples spread over the set, or of class k a share of 100^(-k / (c - 1))   [masarczyk2025softmax]
+    """
+    logits, labels = seen.outputs["train"].some.values
+    *_, (_, row) = seen.layers()
+    count, classes = len(labels), logits.shape[1]
+    chosen = {f"n={n}": torch.arange(n, device=labels.device) * count // n for n in SAMPLES if n < count}
+    share = TAIL ** (-torch.arange(classes, device=labels.device) / max(classes - 1, 1))
+    same = labels[:, None] == torch.arange(classes, device=labels.device)
+    place = same.cumsum(0)[torch.arange(count, device=labels.device), labels]
+    chosen[f"balance=tail{TAIL}"] = torch.nonzero(place <= (share * same.sum(0)).ceil()[labels])[:, 0]
+    for how, some in chosen.items():
+        yield row("rank_by_samples", f"{params(**RANK)},{how}", float(geometry.numerical_rank(logits[some], **RANK)))
+
+
 def _conventions(seen: Seen, dtype: torch.dtype) -> list[dict]:
     """The headline, and at the end a sweep as far as the net's number format reaches: beyond, rounding would be counted."""
     return [RANK, *({"of": "features", "rtol": rtol} for rtol in SWEEP if seen.final and rtol > torch.finfo(dtype).eps)]
@@ -135,6 +154,40 @@ def functional_rank(seen: Seen) -> Iterator[Row]:
     *_, (_, row) = seen.layers()
     value = geometry.functional_rank(logits, labels, keep=0.99)
     yield row("functional_rank", params(keep=0.99, **some.thinned), float(value))
+
+
+def softmax_rank(seen: Seen) -> Iterator[Row]:
+    """Numerical rank of the probabilities: how many directions the softmax makes of those it is given.
+
+    rank(softmax_T(M))                                                        [masarczyk2025softmax, Fig. 5]
+    """
+    some = seen.outputs["train"].some
+    *_, (_, row) = seen.layers()
+    found = geometry.softmax_rank(some.values[0], temperature=seen.temperature, **RANK, centered=True)
+    yield row("softmax_rank", params(**RANK, **some.thinned), float(found.after))
+
+
+def compression(seen: Seen) -> Iterator[Row]:
+    """How many principal directions before the head keep 99 % of the training accuracy, and the test accuracy with those.
+
+    min{k : acc(W (mean + P_k (h - mean)) + b) >= 0.99 acc(W h + b)}          [masarczyk2025softmax]
+    """
+    *_, (tap, row) = seen.layers()
+    weight, bias = seen.weight(tap), getattr(seen.net.get_submodule(tap.path), "bias", None)
+    (features,), (logits, labels), some = seen.last.some.values, seen.outputs["train"].some.values, seen.last.some
+    whole = weight is not None and weight.shape[1] == features.shape[1]
+    if weight is None or not whole or not detecting.reproduces(weight, bias, features, logits):
+        return  # what is not W h + b cannot be read with fewer h
+    found = geometry.head_subspace(features, labels, weight, bias, keep=0.99)
+    how = params(keep=0.99, **some.thinned)
+    yield row("compression", f"part=dimensions,{how}", float(found.dim))
+    yield row("compression", f"part=share,{how}", float(found.dim) / features.shape[1])
+    if seen.unseen is not None:
+        features, labels = seen.unseen.some.values
+        logits = found.project(features) @ weight.double().T + (0 if bias is None else bias.double())
+        value = float((logits.argmax(1) == labels).double().mean())
+        more = params(keep=0.99, **seen.unseen.some.thinned)
+        yield row("compression", f"part=accuracy,{more}", value)._replace(split="test")
 
 
 def alignment(seen: Seen) -> Iterator[Row]:
@@ -266,11 +319,14 @@ MEASURES: dict[str, Measure] = dict(
         _measure(tempered_logit_norm, throughout=True),
         _measure(temperature, throughout=True),
         _measure(solution_rank, throughout=True),
+        _measure(rank_by_samples),
         _measure(rank, "moments", throughout=True),
         _measure(stable_rank, "moments", throughout=True),
         _measure(entropy_rank, "moments", throughout=True),
         _measure(singular_value, "moments", throughout=True),
         _measure(functional_rank),
+        _measure(softmax_rank, throughout=True),
+        _measure(compression, "features", "unseen"),
         _measure(alignment, "inputs"),
         _measure(gradient_rank, "gradients"),
         _measure(neural_collapse, "features"),

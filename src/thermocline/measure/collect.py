@@ -190,6 +190,25 @@ class LastFeatures:
         self.some.join(team)
 
 
+class TestFeatures:
+    """What the head reads of some test samples, with their labels."""
+
+    __test__ = False  # pytest takes a name like this for its own
+
+    def __init__(self, head: Tap) -> None:
+        self.tap = last_features(head)
+        self.taps = (self.tap,)
+        self.some = Spread(limit=KEPT)
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        self.some.add(batch.start, batch.at[self.tap], batch.labels)
+
+    def join(self, team: Team, classes: int) -> None:
+        """Take in what the other processes of a team gathered."""
+        self.some.join(team)
+
+
 class Samples:
     """Some samples as they went in, to be shown again for layer inputs and gradients."""
 
@@ -330,7 +349,7 @@ class Scores:
         return {name: torch.cat(parts) for name, parts in self._parts.items()}
 
 
-Collector = Outputs | Layers | LastFeatures | Samples | Held | Readings | Scores
+Collector = Outputs | Layers | LastFeatures | TestFeatures | Samples | Held | Readings | Scores
 
 
 class Finite:

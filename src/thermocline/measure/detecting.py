@@ -64,10 +64,14 @@ def linear_head(head: nn.Module, features: Tensor, logits: Tensor) -> tuple[Tens
     if not isinstance(head, nn.Linear):
         return None, None
     weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
+    return (weight, bias) if reproduces(weight, bias, features, logits) else (None, None)
+
+
+def reproduces(weight: Tensor, bias: Tensor | None, features: Tensor, logits: Tensor) -> bool:
+    """Whether W h + b gives the logits, on a hundred samples."""
     some, wanted = features[:100].to(weight.dtype), logits[:100].double()
     gap = (nn.functional.linear(some, weight, bias).double() - wanted).abs().max()
-    # A bfloat16 net rounds by half a percent.
-    return (weight, bias) if gap <= 0.02 * wanted.abs().max() else (None, None)
+    return bool(gap <= 0.02 * wanted.abs().max())  # a bfloat16 net rounds by half a percent
 
 
 def _with_head(

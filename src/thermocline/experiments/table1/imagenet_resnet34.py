@@ -1,9 +1,11 @@
 """Table 1, ImageNet-1k / ResNet-34 [masarczyk2025softmax]: heat costs rank, depth and OOD accuracy.
 
-6 runs of 90 epochs:  thermocline sweep table1/imagenet-resnet34 --data-dir DIR
+Which other data the paper takes here is not known; ours are CIFAR-10 at the net's own size. The images must fit the card's
+memory: thermocline keeps them there.
 """
 
-from thermocline.experiments import _recipes
+from thermocline.experiments import _claims, _recipes
 
 RUNS = _recipes.cold_and_hot("imagenet", "resnet34", _recipes.IMAGENET)
-PUBLISHED = {"effective_depth": (1.00, 0.82), "ood_drop": (0.05, 0.23), "solution_rank": (512, 122)}
+CLAIMS = _claims.table_row(effective_depth=(1.00, 0.82), ood_drop=(0.05, 0.23), solution_rank=(512, 122), ood="cifar10")
+COST = _claims.Cost("90 epochs a run at 224 pixels", gpu=True)

@@ -1,0 +1,71 @@
+"""The verb `reproduce`: run what is missing, compare with what was published, write it down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from thermocline.cli.common import DataDir, Device, err, fetch, out, say, show
+from thermocline.spec import Failure, InputError
+
+if TYPE_CHECKING:
+    from thermocline.reproduce import Experiment
+
+Results = Annotated[Path, typer.Option(help="Folder of the rows, pages and figures of all experiments.")]
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="An experiment, a group such as table1, or all (see: list experiments).")],
+    report: Annotated[bool, typer.Option("--report", help="Train nothing: compare what is there, and write it down.")] = False,
+    seeds: Annotated[int, typer.Option(help="Seeds to go up to, where more than the experiment's are wanted.", min=0)] = 0,
+    jobs: Annotated[int, typer.Option(help="Runs side by side.", min=1)] = 1,
+    results: Results = Path("results"),
+    data_dir: DataDir = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn if missing.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Run an experiment's claims, or what is missing of them, and print ours beside the published numbers.
+
+    Goes on where it stopped. Writes a page and a figure into results/NAME, and docs/reproduction.md for all. Without the
+    data, or without a GPU where one is needed, it says so and compares the rows that are there.
+    """
+    from thermocline import reproduce as work
+
+    experiments = work.select(name)
+    failure = None
+    for experiment in [] if report else experiments:
+        try:
+            _run(experiment, results, seeds=seeds, jobs=jobs, data_dir=data_dir, download=download, device=device)
+        except (InputError, Failure) as error:  # what is there is still to be compared
+            failure = failure or error
+    shelf = work.Shelf(results)
+    studies = [work.study(experiment, shelf) for experiment in experiments]
+    for one in studies:
+        out.print(work.terminal(one))
+    say("what holds", work.write(studies, results))
+    for one in studies if len(studies) == 1 and studies[0].found.sources else []:
+        say("this experiment", results / one.experiment.name / "README.md")
+    if failure:
+        raise failure
+
+
+def _run(
+    experiment: Experiment, results: Path, *, seeds: int, jobs: int, data_dir: str | None, download: bool, device: str
+) -> None:
+    """Make what is missing, as far as it can be made here."""
+    from thermocline.reproduce import continuing
+
+    continuing.compute(experiment, results)
+    lacking = continuing.missing(experiment, results, seeds=seeds)
+    runs = [run for some in lacking.values() for run in some]
+    if not runs:
+        return
+    fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
+    if why := continuing.obstacle(experiment, runs, device=device, data_dir=data_dir):
+        err.print(f"{experiment.name}: {len(runs)} runs are not made here: {escape(why)}", highlight=False, soft_wrap=True)
+        return
+    events = continuing.follow(lacking, results, jobs=jobs, device=device, data_dir=data_dir)
+    show(events, again="the same command")

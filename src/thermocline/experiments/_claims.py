@@ -1,0 +1,170 @@
+"""The words a claim is made of: a quantity is rows pinned down, a claim compares two arms of runs, or one with a bound.
+
+An experiment states, as data: `CLAIMS`; `RUNS`, or the name of the function that computes its rows (`COMPUTED`); its `COST`;
+and, where it cannot be run here, `WHY`. Whoever reads rows, judges and draws is in `thermocline.reproduce`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Reduction = Literal["value", "start", "growth", "lowest", "layers", "last layer"]
+Relation = Literal["falls", "rises", "stays", "at least", "at most", "equals"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number of one run: the rows with this measure, split and words among their params, and what is made of them.
+
+    `by`: the one "value" of the last step; that at the "start" of training; its "growth" from start to end, a ratio; the
+    "lowest" after the start; the mean over "layers"; that of the "last layer". `shown` is how the number is written.
+    """
+
+    name: str
+    measure: str
+    split: str = ""
+    where: tuple[str, ...] = ()
+    by: Reduction = "value"
+    shown: str = ".2f"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Runs alike but for their seed: those of the experiment with these settings. Computed rows are told apart by `where`."""
+
+    label: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    where: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is said of a quantity: how it moves from the first arm to the second, or what bounds or equals it in one.
+
+    `published` are the numbers of the arms; `derived` says that they are ours, not the paper's. `margin` is what "stays" and
+    "equals" forgive; `bound` goes with "at least" and "at most". What is `exact` must be true of every seed; one is enough.
+    """
+
+    quantity: Quantity
+    says: Relation
+    arms: tuple[Arm, ...]
+    published: tuple[float, ...] = ()
+    margin: float | None = None
+    bound: float | None = None
+    derived: bool = False
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an experiment takes, in words; `gpu`: too much for a CPU, so it is only begun there when asked for by name."""
+
+    words: str
+    gpu: bool = False
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A panel of an experiment's figure: one measure by layer, step, or a parameter of its rows, an arm a line."""
+
+    title: str
+    quantity: Quantity
+    x: str
+    arms: tuple[Arm, ...]
+    log: bool = False
+
+
+TRAIN_ACCURACY = Quantity("training accuracy", "accuracy", "train", shown=".1%")
+TEST_ACCURACY = Quantity("test accuracy", "accuracy", "test", shown=".1%")
+EFFECTIVE_DEPTH = Quantity("effective depth", "effective_depth", "test", ("threshold=0.99",))
+SOLUTION_RANK = Quantity("rank of the logits", "solution_rank", where=("of=covariance", "rtol=0.001"), shown=".1f")
+LOWEST_RANK = Quantity(
+    "rank of the logits, at its lowest", "solution_rank", where=("of=covariance", "rtol=0.001"), by="lowest", shown=".1f"
+)
+LOGIT_NORM = Quantity("logit norm", "logit_norm", "train", shown=".3g")
+START_NORM = Quantity("logit norm at the start", "logit_norm", "train", by="start", shown=".3g")
+NC = {
+    part: Quantity(f"{part.split('_')[0].upper()}{name}", "neural_collapse", where=(f"part={part}",), shown=".3g")
+    for part, name in {"nc1": "", "nc2_equinorm": " equinorm", "nc2_equiangular": " equiangular", "nc3": "", "nc4": ""}.items()
+}
+
+
+def temperature(value: float) -> Arm:
+    """The runs at one temperature."""
+    return Arm(f"T = {value:g}", {"train.temperature": float(value)})
+
+
+COLD, HOT = temperature(1), temperature(100)
+COLD_HOT = (COLD, HOT)
+
+
+def with_settings(label: str, settings: Mapping[str, Any]) -> tuple[Arm, Arm]:
+    """The cold and the hot runs that have these settings too."""
+    cold, hot = (Arm(f"{arm.label}, {label}", {**arm.settings, **settings}) for arm in COLD_HOT)
+    return cold, hot
+
+
+def drop_on(name: str) -> Quantity:
+    """How much of the best layer's accuracy on another set the last has lost."""
+    return Quantity(f"OOD drop, {name}", "ood_drop", f"{name}/test")
+
+
+def detected(name: str, detector: str) -> Quantity:
+    """How well a detector, by its name and settings in rows, tells another set's test images."""
+    return Quantity(f"AUROC of {_spelled(detector)}, {name}", "auroc", f"{name}/test", _words(detector), shown=".3f")
+
+
+def let_through(name: str, detector: str) -> Quantity:
+    """What it lets through at the threshold that keeps 95 % of test images."""
+    where = (*_words(detector), "tpr=0.95", "positive=id")
+    return Quantity(f"FPR95 of {_spelled(detector)}, {name}", "fpr", f"{name}/test", where, shown=".3f")
+
+
+def _spelled(detector: str) -> str:
+    name = detector.split(",")[0]
+    return {"neco": "NECO", "vim": "ViM", "knn": "KNN", "msp": "MSP"}.get(name, name)
+
+
+def _words(detector: str) -> tuple[str, ...]:
+    return tuple(f"detector={detector}".split(","))
+
+
+def moves(
+    quantity: Quantity, cold: float, hot: float, *, arms: tuple[Arm, Arm] = COLD_HOT, margin: float, derived: bool = False
+) -> Claim:
+    """The claim that two printed numbers make: which way they move or, where they are equal, that nothing does."""
+    says: Relation = "stays" if cold == hot else "falls" if hot < cold else "rises"
+    return Claim(quantity, says, arms, (cold, hot), margin=margin if says == "stays" else None, derived=derived)
+
+
+def table_row(
+    *,
+    effective_depth: tuple[float, float],
+    ood_drop: tuple[float, float],
+    solution_rank: tuple[float, float],
+    ood: str = "svhn",
+) -> list[Claim]:
+    """A row of tables 1 and 3. Equal numbers are taken to say "within 0.05" (of a rank: "within one")."""
+    return [
+        moves(EFFECTIVE_DEPTH, *effective_depth, margin=0.05),
+        moves(drop_on(ood), *ood_drop, margin=0.05),
+        moves(SOLUTION_RANK, *solution_rank, margin=1.0),
+    ]
+
+
+def effect(cold: Arm, hot: Arm, *, ood: str) -> list[Claim]:
+    """The claims of table 1 as directions alone, where no numbers are printed: heat costs rank, depth and OOD accuracy."""
+    arms = (cold, hot)
+    return [
+        Claim(EFFECTIVE_DEPTH, "falls", arms),
+        Claim(drop_on(ood), "rises", arms),
+        Claim(SOLUTION_RANK, "falls", arms),
+    ]
+
+
+def detection(ood: str, *, auroc: tuple[float, float], fpr: tuple[float, float]) -> list[Claim]:
+    """A row of table 2: NECO at the rule that needs no test data."""
+    neco = "neco,dim=0.9"
+    return [moves(detected(ood, neco), *auroc, margin=0.01), moves(let_through(ood, neco), *fpr, margin=0.01)]

@@ -1,0 +1,31 @@
+"""Does the rank deficit depend on how rank is counted? By tolerance, number of samples, class balance, and without any."""
+
+from thermocline.experiments import _claims
+from thermocline.experiments._claims import Claim, Quantity
+from thermocline.experiments.table1 import cifar100_resnet18
+
+RTOLS = ("0.1", "0.01", "0.001", "0.0001", "1e-05", "1e-06")
+RUNS = cifar100_resnet18.RUNS
+CLAIMS = [
+    Claim(_claims.SOLUTION_RANK, "falls", _claims.COLD_HOT),
+    *(
+        Claim(
+            Quantity(f"rank, features, rtol {rtol}", "solution_rank", where=("of=features", f"rtol={rtol}"), shown=".1f"),
+            "falls",
+            _claims.COLD_HOT,
+        )
+        for rtol in RTOLS
+    ),
+    *(
+        Claim(
+            Quantity(f"rank, {label}", "rank_by_samples", where=("of=covariance", "rtol=0.001", word), shown=".1f"),
+            "falls",
+            _claims.COLD_HOT,
+        )
+        for label, word in (("500 samples", "n=500"), ("8000 samples", "n=8000"), ("a long tail of classes", "balance=tail100"))
+    ),
+    Claim(Quantity("entropy rank", "entropy_rank", by="last layer", shown=".1f"), "falls", _claims.COLD_HOT),
+    Claim(Quantity("stable rank", "stable_rank", by="last layer", shown=".1f"), "falls", _claims.COLD_HOT),
+    Claim(Quantity("functional rank", "functional_rank", where=("keep=0.99",), shown=".1f"), "falls", _claims.COLD_HOT),
+]
+COST = _claims.Cost("the runs of table1/cifar100-resnet18", gpu=True)

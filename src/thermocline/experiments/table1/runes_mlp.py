@@ -1,0 +1,10 @@
+"""Table 1 in small: an MLP on built-in data, on a CPU. Heat costs rank, depth and OOD accuracy [masarczyk2025softmax].
+
+Its recipe was found by trying several on these data, at seed 0: it shows that the effect can be had, and how large it is then.
+"""
+
+from thermocline.experiments import _claims, _runes
+
+RUNS = _runes.runs()
+CLAIMS = _claims.effect(_runes.COLD, _runes.HOT, ood=_runes.OOD)
+COST = _runes.COST

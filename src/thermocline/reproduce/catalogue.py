@@ -1,0 +1,108 @@
+"""The experiments of the package by name, and in whose folder the rows of a run lie."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from thermocline.experiments._claims import Claim, Cost, Curve
+from thermocline.spec import InputError, Run, replace, unknown
+
+FIRST = ("table1", "table2", "table3")  # rows of a run that several experiments read lie with the first of them
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a module of `thermocline.experiments` states."""
+
+    name: str
+    says: str
+    more: str
+    runs: tuple[Run, ...]
+    claims: tuple[Claim, ...]
+    cost: Cost
+    computed: str = ""
+    curves: tuple[Curve, ...] = ()
+    why: str = ""
+
+    @property
+    def command(self) -> str:
+        """What runs what is missing of it."""
+        needs = {name for run in self.runs for name in (run.data.name, *run.data.ood)}
+        local = all(name.split(":")[0] in ("runes", "digits") for name in needs)
+        return f"thermocline reproduce {self.name}" + ("" if local else " --data-dir DIR")
+
+
+@functools.cache
+def modules() -> dict[str, str]:
+    """Every experiment's name, as table1/cifar100-resnet18, and the module it is; tables first."""
+    root = Path(importlib.import_module("thermocline.experiments").__path__[0])
+    files = [file.relative_to(root).with_suffix("") for file in root.rglob("[!_]*.py")]
+    named = {file.as_posix().replace("_", "-"): ".".join(("thermocline.experiments", *file.parts)) for file in files}
+    return {name: named[name] for name in sorted(named, key=lambda name: (not name.startswith(FIRST), name))}
+
+
+def module(name: str) -> Any:
+    """The module of an experiment."""
+    if name not in modules():
+        raise unknown("experiment", name, modules())
+    return importlib.import_module(modules()[name])
+
+
+@functools.cache
+def load(name: str) -> Experiment:
+    """An experiment by its name."""
+    given = module(name)
+    if not hasattr(given, "CLAIMS"):
+        raise InputError(f"{name} makes no claim to reproduce; run it with: thermocline sweep {name}")
+    says, _, more = (given.__doc__ or "").strip().partition("\n\n")
+    return Experiment(
+        name, " ".join(says.split()), more.strip(), tuple(given.RUNS), tuple(given.CLAIMS), given.COST,
+        getattr(given, "COMPUTED", ""), tuple(getattr(given, "CURVES", ())), getattr(given, "WHY", ""),
+    )  # fmt: skip
+
+
+def names() -> list[str]:
+    """Those that make a claim."""
+    return [name for name in modules() if hasattr(module(name), "CLAIMS")]
+
+
+def select(word: str) -> list[Experiment]:
+    """One experiment, a group of them such as `table1`, or `all`."""
+    inside = [name for name in names() if word == "all" or name.startswith(f"{word}/")]
+    groups = sorted({name.split("/")[0] for name in names() if "/" in name})
+    if not inside and word not in modules():
+        raise unknown("experiment", word, ["all", *groups, *names()])
+    return [load(name) for name in inside or [word]]
+
+
+@functools.cache
+def homes() -> dict[str, str]:
+    """The experiment with which the rows of a run lie, by the run's key without its seed."""
+    found: dict[str, str] = {}
+    for name in modules():
+        for run in module(name).RUNS:
+            found.setdefault(family(run), name)
+    return found
+
+
+def home(run: Run) -> str:
+    """The experiment in whose folder the rows of a run lie."""
+    return homes()[family(run)]
+
+
+def family(run: Run) -> str:
+    """The same for runs that differ by seed alone."""
+    return replace(run, {"seed": 0}).key
+
+
+def seeded(runs: Iterable[Run], count: int) -> list[Run]:
+    """The runs of an experiment, with seeds up to a number where it has fewer, seed by seed."""
+    runs = list(runs)
+    starts = list({family(run): run for run in runs}.values())
+    seeds = range(max(count, 1 + max((run.seed for run in runs), default=-1)))
+    return [replace(run, {"seed": seed}) for seed in seeds for run in starts]

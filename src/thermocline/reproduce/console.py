@@ -1,0 +1,44 @@
+"""A study for the terminal: the same table and the same words as its page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from thermocline.reproduce import verdict, wording
+from thermocline.reproduce.study import Study
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+
+_COLOURS = {verdict.HOLDS: "green", verdict.DIRECTION: "cyan", verdict.FAILS: "red", verdict.UNDECIDED: "yellow"}
+
+
+def terminal(study: Study) -> Group:
+    """The comparison, claim by claim, and what is missing."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    experiment, found = study.experiment, study.found
+    grid = Table(title=Text(f"{experiment.name}: {experiment.says}"), title_justify="left", title_style="bold")
+    for head in ("claim", "published", "ours", "difference", "verdict"):
+        grid.add_column(head, overflow="fold")
+    for finding in study.findings:
+        claim, arms = finding.claim, range(len(finding.claim.arms))
+        word = Text(finding.verdict.word, style=_COLOURS.get(finding.verdict.word, "dim")) + Text(f"\n{finding.verdict.why}")
+        shared = f"\nseeds {wording.seeds(finding)}"
+        grid.add_row(
+            Text(f"{claim.quantity.name}\n{wording.claimed(claim)}"),
+            Text("\n".join(wording.published(claim, place) for place in arms)),
+            Text("\n".join(wording.arm(finding, place) for place in arms)),
+            Text(wording.difference(finding) + shared),
+            word,
+        )
+    said: list[RenderableType] = [grid]
+    if experiment.why:
+        said.append(Text(f" {verdict.ABSENT}: {experiment.why}"))
+    elif found.missing or found.lacks_table:
+        lacking = "; ".join([*wording.lacking(found), *(["computed rows"] if found.lacks_table else [])])
+        said.append(Text(f" missing: {lacking}\n run it with: {experiment.command} ({experiment.cost.words})"))
+    said += [Text(f" not read: {line}", style="yellow") for line in found.problems]
+    return Group(*said)

@@ -1,0 +1,53 @@
+"""What an experiment still lacks, and filling it in: the only part that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from thermocline import provenance, run
+from thermocline.reproduce import catalogue
+from thermocline.reproduce.catalogue import Experiment
+from thermocline.reproduce.computed import COMPUTED
+from thermocline.reproduce.sources import COMPUTED as TABLE
+from thermocline.reproduce.sources import write_computed
+from thermocline.run import Progress
+from thermocline.spec import InputError, Run
+
+
+def compute(experiment: Experiment, results: Path) -> None:
+    """The rows of an experiment that needs no training, unless they are there."""
+    folder = results / experiment.name
+    if experiment.computed and not (folder / TABLE).exists():
+        rows = list(COMPUTED[experiment.computed]())
+        write_computed(folder, experiment.name, rows, provenance.session(torch.device("cpu"), 1))
+
+
+def missing(experiment: Experiment, results: Path, *, seeds: int) -> dict[str, list[Run]]:
+    """The runs that are not finished, by the experiment in whose folder they belong."""
+    found: dict[str, list[Run]] = {}
+    for what in catalogue.seeded(experiment.runs, seeds) if seeds else experiment.runs:
+        home = catalogue.home(what)
+        if not (results / home / what.name / "rows.parquet").exists():
+            found.setdefault(home, []).append(what)
+    return found
+
+
+def obstacle(experiment: Experiment, runs: list[Run], *, device: str, data_dir: str | None) -> str:
+    """Why runs cannot be made here, in words; empty where they can. A device asked for by name is taken at its word."""
+    if experiment.cost.gpu and device == "auto" and run.check_device(device).type == "cpu":
+        return f"it takes {experiment.cost.words}, and there is no GPU here (--device cpu runs it all the same)"
+    try:
+        for what in {(one.data, one.net.name): one for one in runs}.values():
+            run.check(what, device=device, data_dir=data_dir)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def follow(runs: dict[str, list[Run]], results: Path, *, jobs: int, device: str, data_dir: str | None) -> Iterator[Progress]:
+    """Carry the runs out, each in its own experiment's folder."""
+    for home, some in runs.items():
+        yield from run.follow_all(some, results / home, jobs=jobs, device=device, data_dir=data_dir)

@@ -1,0 +1,192 @@
+"""Studies as Markdown: a page for each, and one for all. The same rows give the same bytes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+
+from thermocline.reproduce import wording
+from thermocline.reproduce.study import Study, words
+from thermocline.reproduce.verdict import ABSENT, RULE, WORDS, Finding
+
+HEADS = ("quantity", "claim", "published", "ours", "difference", "seeds", "verdict")
+GROUPS = {
+    "table1": "Table 1: effective depth, OOD drop, rank of the logits",
+    "table2": "Table 2: detection by NECO",
+    "table3": "Table 3: VGG-19",
+    "figure": "Figures",
+    "prop": "Propositions",
+    "compression": "Compression",
+    "appendix": "Appendix",
+    "controls": "Controls that reviewers asked for",
+}
+
+
+def page(study: Study, *, figure: bool, notes: str = "") -> str:
+    """The page of one experiment."""
+    experiment = study.experiment
+    parts = [
+        f"# {experiment.name}",
+        experiment.says,
+        *([experiment.more] if experiment.more else []),
+        f"*Generated from the rows by `thermocline reproduce {experiment.name} --report`: edit `notes.md`, not this page.*",
+        "## Verdict",
+        f"{study.summary}." + (f" Not run: {study.why}." if study.why else ""),
+        _table(HEADS, (_cells(finding) for finding in study.findings)),
+        "Of an arm: mean and, from three seeds on, Student's 95 % interval over its seeds. Of a difference: the same, paired"
+        " over the seeds both arms have. The rule is in [docs/reproduction.md]("
+        + "../" * _depth(experiment.name)
+        + "docs/reproduction.md).",
+        *(["![" + experiment.name + "](figure.svg)"] if figure else []),
+        *_by_seed(study),
+        "## Where each number is",
+        _table(
+            ("quantity", "rows"), dict.fromkeys((f.claim.quantity.name, wording.rows(f.claim.quantity)) for f in study.findings)
+        ),
+        *_missing(study),
+        *_made(study),
+        *([f"## Notes\n\n{notes.strip()}"] if notes.strip() else []),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _depth(name: str) -> int:
+    return len(PurePosixPath(name).parts) + 1
+
+
+def _cells(finding: Finding) -> tuple[str, ...]:
+    claim = finding.claim
+    arms = range(len(claim.arms))
+    printed = " → ".join(wording.published(claim, place) for place in arms) if claim.published else wording.DASH
+    ours = " → ".join(wording.arm(finding, place) for place in arms)
+    verdict = f"**{finding.verdict.word}**: {finding.verdict.why}"
+    seeds = wording.seeds(finding)
+    return claim.quantity.name, wording.claimed(claim), printed, ours, wording.difference(finding), seeds, verdict
+
+
+def _by_seed(study: Study) -> Iterator[str]:
+    """Every number behind the means."""
+    lines: dict[tuple[str, str], dict[int, str]] = {}
+    for finding in study.findings:
+        for arm, values in zip(finding.claim.arms, finding.values):
+            shown = {seed: wording.number(value, finding.claim.quantity) for seed, value in values.items()}
+            lines[finding.claim.quantity.name, arm.label] = shown
+    seeds = sorted({seed for shown in lines.values() for seed in shown})
+    if seeds:
+        yield "## By seed"
+        cells = ((*key, *(shown.get(seed, wording.DASH) for seed in seeds)) for key, shown in lines.items())
+        yield _table(("quantity", "arm", *(f"seed {seed}" for seed in seeds)), cells)
+
+
+def _missing(study: Study) -> Iterator[str]:
+    found, experiment = study.found, study.experiment
+    lines = [f"- {line}" for line in wording.lacking(found)]
+    lines += [f"- {name}: begun, not finished" for name in found.unfinished]
+    lines += ["- its computed rows"] if found.lacks_table else []
+    if lines and not experiment.why:
+        yield f"## What is missing\n\n`{experiment.command}` runs it ({experiment.cost.words}).\n\n" + "\n".join(lines)
+    if found.problems:
+        yield "## What could not be read\n\n" + "\n".join(f"- {line}" for line in found.problems)
+
+
+def _made(study: Study) -> Iterator[str]:
+    """Code, card, time and images."""
+    found = study.found
+    if not found.sources:
+        return
+    yield "## How it was made"
+    heads = ("run", "code", "on", "torch", "minutes")
+    lines = dict.fromkeys(
+        (
+            f"`{source.name.rsplit(', seed', 1)[0]}`",
+            wording.code(source),
+            wording.card(source),
+            source.provenance.get("versions", {}).get("torch", wording.DASH),
+            wording.minutes(source),
+        )
+        for source in found.sources
+    )
+    yield _table(heads, lines)
+    if images := wording.images(found):
+        yield "Images, by fingerprint: " + "; ".join(images) + "."
+    if found.others:
+        yield "In the same folder, and in no claim here: " + ", ".join(f"`{name}`" for name in found.others) + "."
+
+
+def overview(studies: Sequence[Study]) -> str:
+    """The page that says what holds: every experiment in a line, then every claim there are rows for."""
+    total = words({word: count for word in WORDS if (count := sum(study.counts.get(word, 0) for study in studies))})
+    parts = [
+        "# What holds",
+        "Neither paper's code is public; this is an independent reproduction from their text. Every number here is read from"
+        " rows committed under [results](../results), by `thermocline reproduce all --report`, which writes this page. An"
+        " experiment's own page has its numbers by seed, the rows each comes from, the code and the card.",
+        f"{sum(len(study.findings) for study in studies)} claims in {len(studies)} experiments: {total}.",
+        "## At a glance",
+        _table(
+            ("experiment", "what is claimed", "runs", "verdict"),
+            (_glance(study) for _, members in _grouped(studies) for study in members),
+        ),
+        "## The rule",
+        "\n".join(f"- {line}" for line in RULE),
+    ]
+    for title, members in _grouped(studies):
+        parts.append(f"## {title}")
+        if lines := list(itertools.chain.from_iterable(map(_lines, members))):
+            parts.append(_table(("experiment", *HEADS), lines))
+        if absent := [line for study in members if (line := _not_run(study))]:
+            parts.append("\n".join(absent))
+    return "\n\n".join(parts) + "\n"
+
+
+def _glance(study: Study) -> tuple[str, ...]:
+    found, experiment = study.found, study.experiment
+    total = len(experiment.runs) + bool(experiment.computed)
+    there = total - len(found.missing) - found.lacks_table
+    verdict = study.summary if any(finding.verdict.word != ABSENT for finding in study.findings) else f"{ABSENT}: {study.why}"
+    return _link(study), experiment.says, f"{there} of {total}" if total else wording.DASH, verdict
+
+
+def _link(study: Study) -> str:
+    name = study.experiment.name
+    return f"[{name}](../results/{name}/README.md)" if study.found.sources else name
+
+
+def _lines(study: Study) -> Iterator[tuple[str, ...]]:
+    """The claims that there are rows for; only the first names the experiment."""
+    told = [finding for finding in study.findings if finding.verdict.word != ABSENT]
+    yield from ((_link(study) if place == 0 else "", *_cells(finding)) for place, finding in enumerate(told))
+
+
+def _not_run(study: Study) -> str:
+    """The claims without rows, and what would give them some."""
+    absent = [finding for finding in study.findings if finding.verdict.word == ABSENT]
+    if not absent:
+        return ""
+    experiment = study.experiment
+    claims = "; ".join(f"{f.claim.quantity.name} {wording.claimed(f.claim)}{_numbers(f)}" for f in absent)
+    missing = study.found.missing or study.found.lacks_table
+    how = f" `{experiment.command}` runs it." if missing else " The rows there are from before it was measured."
+    why = f": {study.why}." if study.why else "."
+    return f"- **{experiment.name}**, {ABSENT}{why}{'' if experiment.why else how} {claims}."
+
+
+def _numbers(finding: Finding) -> str:
+    claim = finding.claim
+    if not claim.published:
+        return ""
+    return f" ({' → '.join(wording.published(claim, place) for place in range(len(claim.published)))})"
+
+
+def _grouped(studies: Iterable[Study]) -> Iterator[tuple[str, list[Study]]]:
+    by_title: dict[str, list[Study]] = {title: [] for title in GROUPS.values()}
+    for study in studies:
+        title = next((title for start, title in GROUPS.items() if study.experiment.name.startswith(start)), "Other")
+        by_title.setdefault(title, []).append(study)
+    yield from ((title, members) for title, members in by_title.items() if members)
+
+
+def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    body = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+    return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *body])

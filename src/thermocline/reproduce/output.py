@@ -1,0 +1,37 @@
+"""Where pages and figures are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from thermocline import record
+from thermocline.reproduce import catalogue, figure, markdown
+from thermocline.reproduce.sources import Shelf
+from thermocline.reproduce.study import Study, study
+
+
+def write(studies: Sequence[Study], results: Path) -> Path:
+    """The page and figure of each study that has rows, and the page of all experiments; returns the last one's place."""
+    for one in studies:
+        folder = results / one.experiment.name
+        if not one.found.sources:
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        drawn = figure.svg(one)
+        if drawn is not None:
+            record.write(folder / "figure.svg", drawn.encode())
+        notes = folder / "notes.md"
+        text = markdown.page(one, figure=drawn is not None, notes=notes.read_text() if notes.exists() else "")
+        record.write(folder / "README.md", text.encode())
+    shelf = Shelf(results)
+    page = overview_place(results)
+    record.write(page, markdown.overview([study(catalogue.load(name), shelf) for name in catalogue.names()]).encode())
+    return page
+
+
+def overview_place(results: Path) -> Path:
+    """docs/reproduction.md beside the results, or where there are no docs, a file among them."""
+    docs = results.absolute().parent / "docs"
+    results.mkdir(parents=True, exist_ok=True)
+    return results.parent / "docs" / "reproduction.md" if docs.is_dir() else results / "reproduction.md"

@@ -1,0 +1,101 @@
+"""Rows -> the one number of a run that a quantity names."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thermocline.experiments._claims import Arm, Quantity
+from thermocline.reproduce.sources import Source
+
+Rows = list[dict[str, Any]]
+
+
+def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
+    """The number of one run; None where it has no such rows.
+
+    Of several kinds of probe the first is read, as in reports. Rows that leave more than one number open are an error: the
+    quantity then does not say which.
+    """
+    rows = select(source.rows, quantity, arm.where)
+    return _REDUCTIONS[quantity.by](rows, quantity) if rows else None
+
+
+def belongs(source: Source, arm: Arm) -> bool:
+    """Whether a run is one of an arm's; computed rows, which have no settings, belong to arms that ask for none."""
+    return all(path in source.settings and source.settings[path] == wanted for path, wanted in arm.settings.items()) and (
+        bool(source.settings) or not arm.settings
+    )
+
+
+def values(sources: Iterable[Source], quantity: Quantity, arm: Arm) -> dict[int, float]:
+    """The number of every run of an arm, by seed."""
+    found: dict[int, float] = {}
+    for source in sources:
+        if belongs(source, arm) and (number := value(source, quantity, arm)) is not None:
+            found.setdefault(source.seed, number)
+    return dict(sorted(found.items()))
+
+
+def select(table: pa.Table, quantity: Quantity, more: Iterable[str] = ()) -> Rows:
+    """The finite rows that a quantity is made of, in order of step and layer."""
+    chosen = pc.field("measure") == quantity.measure
+    if quantity.split:
+        chosen &= pc.field("split") == quantity.split
+    wanted = {*quantity.where, *more}
+    rows = [row for row in table.filter(chosen).to_pylist() if wanted <= set(row["params"].split(","))]
+    kinds = list(dict.fromkeys(_probe(row) for row in rows))
+    rows = [row for row in rows if _probe(row) == kinds[0] and math.isfinite(row["value"])]
+    return sorted(rows, key=lambda row: (row["step"], row["depth"]))
+
+
+def _probe(row: dict[str, Any]) -> str:
+    return next((word for word in row["params"].split(",") if word.startswith("probe=")), "")
+
+
+def _one(rows: Rows, quantity: Quantity) -> float:
+    if len(rows) != 1:
+        names = sorted({f"{row['split']} {row['layer']} {row['params']}".strip() for row in rows})
+        raise ValueError(f"{quantity.name!r} is {len(rows)} rows, not one: {', '.join(names[:4])}")
+    return rows[0]["value"]
+
+
+def _at(rows: Rows, end: int) -> Rows:
+    return [row for row in rows if row["step"] == rows[end]["step"]]
+
+
+def _value(rows: Rows, quantity: Quantity) -> float:
+    return _one(_at(rows, -1), quantity)
+
+
+def _start(rows: Rows, quantity: Quantity) -> float:
+    return _one(_at(rows, 0), quantity)
+
+
+def _growth(rows: Rows, quantity: Quantity) -> float | None:
+    first, last = _one(_at(rows, 0), quantity), _one(_at(rows, -1), quantity)
+    return last / first if first else None
+
+
+def _lowest(rows: Rows, quantity: Quantity) -> float | None:
+    steps = sorted({row["step"] for row in rows})[1:]
+    return min((_one([row for row in rows if row["step"] == step], quantity) for step in steps), default=None)
+
+
+def _layers(rows: Rows, quantity: Quantity) -> float:
+    return statistics.fmean(row["value"] for row in _at(rows, -1))
+
+
+def _last_layer(rows: Rows, quantity: Quantity) -> float:
+    last = _at(rows, -1)
+    return _one([row for row in last if row["depth"] == last[-1]["depth"]], quantity)
+
+
+_REDUCTIONS: dict[str, Callable[[Rows, Quantity], float | None]] = {
+    "value": _value, "start": _start, "growth": _growth, "lowest": _lowest, "layers": _layers, "last layer": _last_layer,
+}  # fmt: skip

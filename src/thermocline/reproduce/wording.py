@@ -1,0 +1,144 @@
+"""How numbers, claims and provenance are written, the same on every page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from thermocline.experiments._claims import Claim, Quantity
+from thermocline.reproduce.sources import Found, Source
+from thermocline.reproduce.verdict import SEEDS, Finding, Interval, interval
+
+DASH = "–"
+COPIES = {  # what a fingerprint of images and labels stands for, where it is known
+    "560f193a4d5c": "JPEG copy", "3e76941f57c9": "JPEG copy", "29d58d594a28": "JPEG copy", "014dc031b0f5": "JPEG copy",
+    "48b756871254": "JPEG copy", "077bfc62c782": "JPEG copy",
+}  # fmt: skip
+REDUCED = {
+    "value": "", "start": ", first step", "growth": ", last step over first", "lowest": ", least of all steps after the first",
+    "layers": ", mean over layers", "last layer": ", last layer",
+}  # fmt: skip
+
+
+def number(value: float, quantity: Quantity) -> str:
+    """A number as its quantity wants it.
+
+    >>> number(0.5031, Quantity("", "", shown=".1%"))
+    '50.3 %'
+    """
+    return f"{value:{quantity.shown}}".replace("%", " %")
+
+
+def arm(finding: Finding, place: int) -> str:
+    """The mean of an arm over all its seeds, with its interval from two seeds on."""
+    found = interval(finding.values[place].values())
+    if found is None:
+        return DASH
+    return _spread(number(found.mean, finding.claim.quantity), found, finding.claim)
+
+
+def difference(finding: Finding) -> str:
+    """The paired difference with its interval; of one arm, which has none, nothing."""
+    found, quantity = finding.difference, finding.claim.quantity
+    if found is None or len(finding.claim.arms) == 1:
+        return DASH
+    return _spread(f"{'+' if found.mean > 0 else ''}{number(found.mean, quantity)}", found, finding.claim)
+
+
+def _spread(shown: str, found: Interval, claim: Claim) -> str:
+    """A mean with its interval; two seeds are too few for one to say anything."""
+    if found.count < SEEDS or claim.exact:
+        return shown
+    return f"{shown} [{number(found.low, claim.quantity)}, {number(found.high, claim.quantity)}]"
+
+
+def published(claim: Claim, place: int) -> str:
+    """The number printed for an arm, if one is."""
+    if place >= len(claim.published):
+        return DASH
+    return number(claim.published[place], claim.quantity) + (" (derived)" if claim.derived else "")
+
+
+def claimed(claim: Claim) -> str:
+    """The claim in words, without its quantity.
+
+    >>> from thermocline.experiments._claims import Arm
+    >>> claimed(Claim(Quantity("", "", shown=".0%"), "at least", (Arm("hot"),), bound=0.9))
+    'at least 90 % at hot'
+    """
+    if claim.bound is not None:
+        return f"{claim.says} {number(claim.bound, claim.quantity)} at {claim.arms[0].label}"
+    if claim.says == "equals":
+        return f"equals {number(claim.published[0], claim.quantity)} at {claim.arms[0].label}"
+    return f"{claim.says} from {claim.arms[0].label} to {claim.arms[1].label}"
+
+
+def rows(quantity: Quantity) -> str:
+    """Which rows a quantity is made of."""
+    parts = [f"measure `{quantity.measure}`", *([f"split `{quantity.split}`"] if quantity.split else [])]
+    parts += [f"params with `{', '.join(quantity.where)}`"] if quantity.where else []
+    return ", ".join(parts) + REDUCED[quantity.by]
+
+
+def seeds(finding: Finding) -> str:
+    """The seeds that every arm has: 0-2, 5."""
+    return ranges(finding.shared) or DASH
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Whole numbers in order, neighbours joined.
+
+    >>> ranges([0, 1, 2, 5, 7, 8])
+    '0-2, 5, 7, 8'
+    """
+    found: list[list[int]] = []
+    for one in numbers:
+        if found and found[-1][-1] == one - 1:
+            found[-1].append(one)
+        else:
+            found.append([one])
+    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in found)
+
+
+def minutes(source: Source) -> str:
+    """How long it took."""
+    seconds = source.provenance.get("wall_seconds")
+    return f"{seconds / 60:.1f}" if seconds is not None else DASH
+
+
+def card(source: Source) -> str:
+    """What it ran on."""
+    hardware: Mapping[str, Any] = source.provenance.get("hardware", {})
+    return hardware.get("gpu") or hardware.get("cpu") or DASH
+
+
+def code(source: Source) -> str:
+    """Which code made it: the commit, or where there was no git the fingerprint of the package."""
+    given: Mapping[str, Any] = source.provenance
+    commit, source_ = given.get("commit"), given.get("source")
+    if commit:
+        return commit[:7] + ("+changes" if commit.endswith("+changes") else "")
+    return f"source {source_}" if source_ else DASH
+
+
+def images(found: Found) -> list[str]:
+    """Every data set that was read, its fingerprint, and whether it is a copy that is known."""
+    prints: dict[str, str] = {}
+    for source in found.sources:
+        for split, fingerprint in source.provenance.get("data", {}).items():
+            name = split if "/" in split else f"{source.settings['data.name']}/{split}"
+            kind = COPIES.get(fingerprint, "")
+            prints.setdefault(f"{name} `{fingerprint}`", f"{name} `{fingerprint}`" + (f" ({kind})" if kind else ""))
+    return [prints[key] for key in sorted(prints)]
+
+
+def lacking(found: Found) -> list[str]:
+    """What is still to be run, setting by setting."""
+    by_setting: dict[str, list[int]] = {}
+    for run in found.missing:
+        by_setting.setdefault(run.name.rsplit("-s", 1)[0], []).append(run.seed)
+    return [f"{name}: {_seeds(numbers)}" for name, numbers in by_setting.items()]
+
+
+def _seeds(numbers: Sequence[int]) -> str:
+    return f"seed{'s' if len(numbers) > 1 else ''} {ranges(sorted(numbers))}"

@@ -1,0 +1,251 @@
+"""Claims meet rows: what is read, what is missing, what is written; and the claims a CPU can check, in small."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import torch
+
+from thermocline import record, run, spec
+from thermocline.experiments import _claims, _runes
+from thermocline.experiments._claims import Arm, Claim, Cost, Curve, Quantity
+from thermocline.record import Row
+from thermocline.reproduce import Experiment, Shelf, catalogue, computed, continuing, figure, markdown, quantities, study
+from thermocline.reproduce.output import write
+from thermocline.reproduce.verdict import ABSENT, HOLDS, UNDECIDED
+from thermocline.spec import Data, Net, Run, Train
+
+ROOT = Path(__file__).parents[1]
+TABLE = catalogue.load("table1/cifar100-resnet18")
+
+
+def rows(depth: float, drop: float, rank: float) -> list[Row]:
+    return [
+        Row("test", "", 0, "", "effective_depth", "probe=ridge,penalty=0.001,threshold=0.99", depth),
+        Row("test", "", 0, "", "effective_depth", "probe=logistic,passes=30,threshold=0.99", 0.123),
+        Row("svhn/test", "", 0, "", "ood_drop", "probe=ridge,penalty=0.001", drop),
+        Row("cifar10/test", "", 0, "", "ood_drop", "probe=ridge,penalty=0.001", 0.456),
+        Row("train", "head", 18, "flatten", "solution_rank", "of=covariance,rtol=0.001", rank),
+        Row("train", "head", 18, "flatten", "solution_rank", "of=features,rtol=0.001", 98.0),
+    ]
+
+
+def record_run(folder: Path, what: Run, steps: dict[int, list[Row]], *, finish: bool = True) -> None:
+    with record.open_run(folder / what.name, what) as log:
+        for step, some in steps.items():
+            log.append(step, some)
+        log.describe({"data": {"train": "560f193a4d5c"}, "wall_seconds": 90.0, "versions": {"torch": "2.0"}, "source": "abc"})
+        if finish:
+            log.finish(steps)
+
+
+def fill(results: Path, runs: Iterable[Run]) -> Path:
+    """As published, and a little off by seed."""
+    for what in runs:
+        hot, off = what.train.temperature > 1, what.seed / 100
+        record_run(
+            results / TABLE.name, what, {10: rows(0.83 + off if hot else 1.0, 0.5 - off if hot else 0.19, 59 if hot else 99)}
+        )
+    return results
+
+
+def words(results: Path, name: str = TABLE.name) -> list[str]:
+    return [finding.verdict.word for finding in study(catalogue.load(name), Shelf(results)).findings]
+
+
+def test_published_numbers_hold_against_themselves(tmp_path: Path) -> None:
+    assert words(fill(tmp_path, TABLE.runs)) == [HOLDS] * 3
+    assert words(tmp_path, "figure1") == [HOLDS, HOLDS, ABSENT], "the same runs; the probes' rows are not there"
+
+
+def test_a_partial_result_says_which_seeds_are_missing(tmp_path: Path) -> None:
+    fill(tmp_path, TABLE.runs[:5])
+    one = study(TABLE, Shelf(tmp_path))
+    assert [finding.verdict.word for finding in one.findings] == [UNDECIDED] * 3
+    assert "2 shared seeds; 1 more needed" in one.findings[0].verdict.why
+    page = markdown.page(one, figure=False)
+    assert "cifar100-resnet18-T100: seed 2" in page
+    assert "thermocline reproduce table1/cifar100-resnet18 --data-dir DIR" in page
+    record_run(tmp_path / TABLE.name, TABLE.runs[5], {10: rows(0.8, 0.5, 59)}, finish=False)
+    page = markdown.page(study(TABLE, Shelf(tmp_path)), figure=False)
+    assert f"{TABLE.runs[5].name}: begun, not finished" in page
+    assert words(tmp_path) == [UNDECIDED] * 3, "an unfinished run does not count"
+
+
+def test_seeds_beyond_the_experiments_own_count(tmp_path: Path) -> None:
+    fill(tmp_path, catalogue.seeded(TABLE.runs, 5))
+    assert study(TABLE, Shelf(tmp_path)).findings[0].shared == [0, 1, 2, 3, 4]
+
+
+def test_folders_that_are_no_runs_are_named_and_skipped(tmp_path: Path) -> None:
+    fill(tmp_path, TABLE.runs)
+    home = tmp_path / TABLE.name
+    (home / "holiday").mkdir()
+    (home / "holiday" / "photo.jpg").write_text("sun")
+    shutil.copytree(home / TABLE.runs[0].name, home / "torn")
+    (home / "torn" / "rows.parquet").write_text("not a table")
+    shutil.copytree(home / TABLE.runs[0].name, home / "twice")
+    record_run(home, spec.replace(TABLE.runs[0], {"train.temperature": 10}), {10: rows(0.9, 0.3, 80)})
+    one = study(TABLE, Shelf(tmp_path))
+    assert [finding.verdict.word for finding in one.findings] == [HOLDS] * 3
+    assert len(one.found.sources) == 6, "a copy is no second seed"
+    page = markdown.page(one, figure=False)
+    assert "holiday is not a run directory" in page
+    assert "torn/rows.parquet is damaged" in page
+    assert "in no claim here: `cifar100-resnet18-T10-s0" in page
+    assert str(tmp_path) not in page
+
+
+def test_rows_that_leave_the_number_open_are_an_error(tmp_path: Path) -> None:
+    fill(tmp_path, TABLE.runs[:1])
+    source = Shelf(tmp_path).find(TABLE).sources[0]
+    with pytest.raises(ValueError, match="is 2 rows, not one"):
+        quantities.value(source, Quantity("rank", "solution_rank"), _claims.COLD)
+    assert quantities.value(source, Quantity("depth", "effective_depth"), _claims.COLD) == 1.0, "of two probes, the first"
+    assert quantities.value(source, Quantity("other", "nothing"), _claims.COLD) is None
+
+
+def test_reductions(tmp_path: Path) -> None:
+    def at(depth: int, measure: str, value: float) -> Row:
+        return Row("train", f"layer{depth}", depth, "", measure, "of=covariance,rtol=0.001", value)
+
+    steps = {
+        0: [at(3, "solution_rank", 50.0), Row("train", "", 0, "", "logit_norm", "", 2.0)],
+        5: [at(3, "solution_rank", 4.0)],
+        9: [at(3, "solution_rank", 20.0), Row("train", "", 0, "", "logit_norm", "", 8.0),
+            *(at(d, "rank", v) for d, v in ((1, 9.0), (2, 6.0), (3, 3.0)))],
+    }  # fmt: skip
+    record_run(tmp_path / TABLE.name, TABLE.runs[0], steps)
+    source = Shelf(tmp_path).find(TABLE).sources[0]
+    rank, norm = "solution_rank", "logit_norm"
+    for measure, by, expected in (
+        (rank, "value", 20), (rank, "start", 50), (rank, "lowest", 4), (norm, "growth", 4), ("rank", "layers", 6),
+        ("rank", "last layer", 3),
+    ):  # fmt: skip
+        where = () if measure == norm else ("of=covariance", "rtol=0.001")
+        assert quantities.value(source, Quantity("", measure, where=where, by=by), _claims.COLD) == expected
+
+
+def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    pages = []
+    for name, order in (("one", TABLE.runs), ("two", TABLE.runs[::-1])):
+        results = fill(tmp_path / name / "results", order)
+        (results / TABLE.name / "notes.md").write_text("Seen by hand: *nothing*.\n")
+        place = write([study(TABLE, Shelf(results))], results)
+        assert place == results / "reproduction.md", "there are no docs beside these results"
+        files = [place, *(results / TABLE.name / file for file in ("README.md", "figure.svg"))]
+        pages.append([file.read_bytes() for file in files])
+    assert pages[0] == pages[1]
+    assert b"Seen by hand: *nothing*." in pages[0][1]
+    assert str(tmp_path).encode() not in b"".join(pages[0])
+
+
+def test_a_computed_table_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    one = catalogue.load("figure6")
+    (tmp_path / "figure6").mkdir()
+    (tmp_path / "figure6" / "rows.parquet").write_text("torn")
+    found = study(one, Shelf(tmp_path)).found
+    assert found.lacks_table
+    assert "figure6/rows.parquet cannot be read" in found.problems[0]
+
+
+@pytest.mark.parametrize("name", ["figure6", "prop31"])
+def test_computed_claims_are_what_is_committed(name: str) -> None:
+    """The committed rows are those of this code: a seed computed anew has the same numbers."""
+    one = catalogue.load(name)
+    committed = Shelf(ROOT / "results").find(one).sources[0]
+    there = {(row["measure"], row["params"]): row["value"] for row in committed.rows.to_pylist()}
+    for seed, row in computed.COMPUTED[one.computed]():
+        if seed > 0 and name == "figure6":
+            break
+        if seed == 0:
+            assert there[row.measure, row.params] == pytest.approx(row.value, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["figure6", "table1/runes-mlp"])
+def test_what_a_cpu_can_check_holds_in_the_committed_rows(name: str) -> None:
+    assert set(words(ROOT / "results", name)) == {HOLDS}
+
+
+def test_propositions_in_the_committed_rows() -> None:
+    told = study(catalogue.load("prop31"), Shelf(ROOT / "results")).findings
+    assert all(finding.verdict.word == HOLDS for finding in told if finding.claim.exact), "the bound"
+    told = study(catalogue.load("prop32"), Shelf(ROOT / "results")).findings
+    assert all(finding.verdict.word == HOLDS for finding in told if finding.claim.exact), "the closed forms"
+
+
+def test_committed_pages_are_those_of_the_committed_rows() -> None:
+    shelf, studies = Shelf(ROOT / "results"), []
+    for name in catalogue.names():
+        one = study(catalogue.load(name), shelf)
+        studies.append(one)
+        folder = ROOT / "results" / name
+        if one.found.sources:
+            notes = (folder / "notes.md").read_text() if (folder / "notes.md").exists() else ""
+            drawn = (folder / "figure.svg").exists()
+            assert (folder / "README.md").read_text() == markdown.page(one, figure=drawn, notes=notes), f"{name}: write it anew"
+    assert (ROOT / "docs" / "reproduction.md").read_text() == markdown.overview(studies), "thermocline reproduce all --report"
+
+
+SMALL = {
+    "data.classes": 40, "data.train": 3000, "data.test": 800, "data.ood": ("runes:1",), "net.depth": 6, "net.width": 128,
+    "train.epochs": 12, "train.snapshots": 1, "measures": ("accuracy", "solution_rank", "effective_depth", "ood_drop"),
+}  # fmt: skip
+
+
+def test_table_1_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained here, from nothing to a page: heat costs rank, depth and OOD accuracy. A second call has nothing left to do."""
+    hot = _claims.temperature(100)
+    claims = [
+        Claim(_claims.TRAIN_ACCURACY, "at least", (hot,), bound=0.4),  # of 40 classes: learning, if not done in 12 epochs
+        *_claims.effect(_runes.COLD, hot, ood="runes:1"),
+    ]
+    runs = tuple(_runes.runs(SMALL, temperatures=(1, 100)))
+    small = Experiment("small", "Small.", "", runs, tuple(claims), Cost("seconds"))
+    monkeypatch.setattr(catalogue, "homes", lambda: {catalogue.family(what): "small" for what in runs})
+    lacking = continuing.missing(small, tmp_path, seeds=0)
+    assert lacking == {"small": list(runs)}
+    assert not continuing.obstacle(small, list(runs), device="cpu", data_dir=None)
+    for _ in continuing.follow(lacking, tmp_path, jobs=1, device="cpu", data_dir=None):
+        pass
+    assert continuing.missing(small, tmp_path, seeds=0) == {}
+    assert [len(some) for some in continuing.missing(small, tmp_path, seeds=4).values()] == [2]
+    one = study(small, Shelf(tmp_path))
+    assert [finding.verdict.word for finding in one.findings] == [HOLDS] * 4
+    assert json.loads((tmp_path / "small" / runs[0].name / "provenance.json").read_text())["wall_seconds"] > 0
+    assert "seed 2" in markdown.page(one, figure=False)
+
+
+def test_two_dimensions_are_enough_in_small(tmp_path: Path) -> None:
+    what = Run(Data("runes", classes=10, train=600, test=200), Net("mlp", depth=3, width=64, head="circle"),
+               Train(epochs=20, lr=0.1, clip=1.0, snapshots=1), measures=("accuracy", "solution_rank"))  # fmt: skip
+    loaded = record.load_run(run.run(what, tmp_path / "run", device="cpu"))
+    found = {
+        (row["measure"], row["split"], row["step"]): row["value"]
+        for row in loaded.rows.to_pylist()
+        if "features" not in row["params"]
+    }
+    last = max(step for *_, step in found)
+    assert found["accuracy", "train", last] > 0.95
+    assert found["solution_rank", "train", last] == 2
+
+
+def test_a_gpu_experiment_is_not_begun_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "no GPU here" in continuing.obstacle(TABLE, list(TABLE.runs), device="auto", data_dir=None)
+    assert "--data-dir" in continuing.obstacle(TABLE, list(TABLE.runs), device="cpu", data_dir=None)
+
+
+def test_figures_of_curves_and_of_nothing(tmp_path: Path) -> None:
+    fill(tmp_path, TABLE.runs)
+    assert figure.svg(study(catalogue.load("table1/cifar10-mlp"), Shelf(tmp_path))) is None
+    drawn = figure.svg(study(catalogue.load("figure6"), Shelf(ROOT / "results")))
+    assert drawn is not None
+    assert "k = 5" in drawn
+    rank = Quantity("rank", "solution_rank", where=("of=covariance",))
+    curves = (Curve("by step", rank, "step", (Arm("hot", {"train.temperature": 100.0}),), log=True),)
+    one = study(dataclasses.replace(TABLE, curves=curves), Shelf(tmp_path))
+    assert "T = 100" in (figure.svg(one) or ""), "a curve of one point is no curve: the numbers by arm instead"

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from thermocline import measure, record
 from thermocline.attention import Dispersion, dispersion
 from thermocline.integrations import transformers as hot
+from thermocline.report import page
 from thermocline.scanner import Scan
 from thermocline.spec import Data, InputError, Net, Run
 
@@ -37,7 +38,7 @@ MEASURES = {
     "attention_largest": ("The largest weight of a row.", "max_j alpha_j", "[velickovic2024softmax]"),
     "attention_spread": ("How far apart the logits of a row lie.", "delta = max_j e_j - min_j e_j", _LEMMA),
     "attention_upper": (
-        "What no weight of a row can exceed, given its spread; 1 where the lemma says no more.", "min(exp(delta) / n, 1)", _LEMMA,
+        "What no weight of a row can exceed, given its spread; 1 where that says no more.", "min(exp(delta) / n, 1)", _LEMMA,
     ),
     "attention_lower": ("What no weight of a row can fall below, given its spread.", "exp(-delta) / n", _LEMMA),
     "attention_keys": ("How many keys a row sees: the n of the bounds.", "n", _LEMMA),
@@ -61,6 +62,7 @@ class Diagnosis:
 
     def write(self, path: str | Path) -> Path:
         """Write it as its name ends: .html a page, .svg or .png the figure."""
+        page.drawing()  # says what is not installed, where that is so
         from thermocline.integrations import drawing
 
         return drawing.save(self.found, path)
@@ -101,7 +103,13 @@ def measured(model: Any, batches: Iterable[Any], *, split: str, progress: bool =
     device = next(model.parameters()).device
     ear, spared = _Ear(model), lean(model, 1)
     cards = [device] if device.type == "cuda" else []
-    with _heard_by(ear), hot.attending_by(model, NAME), measure.evaluating(model), torch.random.fork_rng(cards), torch.no_grad():
+    with (
+        _heard_by(ear),
+        hot.attending_by(model, NAME),
+        measure.evaluating(model),
+        torch.random.fork_rng(cards),
+        torch.no_grad(),
+    ):
         for batch in track(inputs, f"attention on {split}", disable=not progress):
             ear.begin(batch.get("attention_mask"))
             model(**{key: value.to(device) for key, value in batch.items()}, **spared)
@@ -135,10 +143,15 @@ def _require(model: Any, inputs: list[dict[str, Tensor]]) -> None:
         raise InputError("the model's temperature is adaptive now, and its own attention is what is measured: disable it first")
     if not inputs:
         raise InputError("there are no prompts to read: give at least one")
+    require_room(model, max((batch["input_ids"].shape[1] for batch in inputs if "input_ids" in batch), default=0))
+
+
+def require_room(model: Any, longest: int) -> None:
+    """Raise where a prompt of so many tokens has more than the model has positions for."""
     room = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    longest = max((batch["input_ids"].shape[1] for batch in inputs if "input_ids" in batch), default=0)
     if room is not None and longest > room:
-        raise InputError(f"a prompt has {longest} tokens, and {kind} has positions for {room}: give shorter ones")
+        kind = type(model).__name__
+        raise InputError(f"a prompt has {longest} tokens, and {kind} has positions for {room}: give shorter prompts or lists")
 
 
 def lean(model: nn.Module, last: int) -> dict[str, Any]:

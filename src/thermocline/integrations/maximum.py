@@ -94,7 +94,9 @@ def effective_items(model: Any, rows: Iterable[record.Row]) -> dict[int, Rule]:
     """
     modules = dict(model.named_modules())
     numbers = {id(layer): number for number, layer in hot.attention_layers(model).items()}
-    known = [(row, dict(part.split("=") for part in row.params.split(","))) for row in rows if row.measure == "attention_entropy"]
+    known = [
+        (row, dict(part.split("=") for part in row.params.split(","))) for row in rows if row.measure == "attention_entropy"
+    ]
     shortest = min(int(given["n"]) for _, given in known)
     targets: dict[int, list[float]] = {}
     for row, given in known:
@@ -113,12 +115,14 @@ def accuracy(
 ) -> list[record.Row]:
     """How often a causal language model names the maximum, by the length of the list, under each rule for its attention.
 
-        right = every token of the answer is the likeliest after those before it: what greedy decoding would say
+    right = every token of the answer is the likeliest after those before it: what greedy decoding would say
     """
     if model.config._attn_implementation == hot.NAME:
         raise InputError("the model's temperature is adaptive already: disable it first")
     pairs = tokenized(tokenizer, [one.text for one in asked], [one.answer for one in asked])
-    groups = _groups([len(prompt) + len(answer) for prompt, answer in pairs])
+    sizes = [len(prompt) + len(answer) for prompt, answer in pairs]
+    dispersion.require_room(model, max(sizes) - 1)
+    groups = _groups(sizes)
     rows = []
     for name, rule in rules.items():
         hot.enable(model, rule=rule)

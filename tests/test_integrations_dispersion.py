@@ -196,7 +196,13 @@ def test_kept_read_back_and_drawn(gen: torch.Generator, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds an earlier scan"):
         found.save(tmp_path / "run")
     page = found.write(tmp_path / "attention.html").read_text()
-    for words in ("Attention of tiny", "3 layers, 12 heads", "Heads that disperse fastest", "min(exp(delta) / n, 1)", "vegaEmbed"):
+    for words in (
+        "Attention of tiny",
+        "3 layers, 12 heads",
+        "Heads that disperse fastest",
+        "min(exp(delta) / n, 1)",
+        "vegaEmbed",
+    ):
         assert words in page
     assert "Find the maximum" not in page
     svg = found.write(tmp_path / "figure.svg").read_text()

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("transformers")
 import attention_cases as cases
+from report_cases import chromium, show
 
 from thermocline import record
 from thermocline.attention import PLAIN, PUBLISHED, EffectiveItems, Fixed
@@ -21,6 +22,7 @@ from thermocline.integrations import transformers as hot
 from thermocline.spec import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
+browser = pytest.fixture(chromium, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +141,13 @@ def test_a_scan_has_both_and_is_kept(taught: tuple, tmp_path: Path) -> None:
     hot.disable(model)
 
 
+def test_the_page_opens_in_a_browser(taught: tuple, browser, tmp_path: Path) -> None:
+    found = maximum.scan(*taught, lengths=[8, 32], count=3)
+    shown = show(browser, found.write(tmp_path / "page.html"))
+    assert shown.locator(".chart.drawn svg").count() == 5
+    assert "6 inputs, last token of each" in shown.inner_text("header")
+
+
 def run(*words: str, cwd: Path, code: int = 0) -> str:
     environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -190,7 +199,10 @@ def test_prompts_from_a_file(folder: Path, tmp_path: Path, monkeypatch: pytest.M
         (["TINY", "--attention", "--prompts", "empty.txt"], "empty.txt holds no prompts"),
         (["TINY", "--attention", "--prompts", "binary.txt"], "binary.txt is not UTF-8 text"),
         (["TINY", "--attention", "--prompts", "bad.jsonl"], 'bad.jsonl, line 2: expected a JSON object with a "text"'),
-        (["TINY", "--attention", "--lengths", "200000"], "has positions for 131072: give shorter prompts or lists"),
+        (
+            ["TINY", "--attention", "--lengths", "140000", "--count", "1"],
+            "has positions for 131072: give shorter prompts or lists",
+        ),
         (["nowhere", "--attention"], "nowhere is no folder, nor the name of a model in the local cache"),
         (["blank", "--attention"], "blank holds no transformers model"),
         (["images", "--attention"], "images has no tokenizer"),

@@ -51,7 +51,7 @@ def _html(run: Loaded) -> bytes:
     ]
     context = {
         "title": f"Attention of {run.spec.net.name}",
-        "subtitle": f"{len(scale.values)} layers, {len(found)} heads, on {run.spec.data.name}",
+        "subtitle": f"{len(scale.values)} layers, {len(found)} heads, on {run.spec.data.name}: {reading.evidence(run)}",
         "sentence": reading.sentence(found),
         "caption": SENTENCE,
         "panels": [{"id": id_, "title": one.title, "height": one.height, "description": one.description} for id_, one in shown],

@@ -10,6 +10,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -125,18 +126,26 @@ def accuracy(
     groups = _groups(sizes)
     rows = []
     for name, rule in rules.items():
-        hot.enable(model, rule=rule)
-        try:
-            right: dict[int, list[bool]] = {}
+        right: dict[int, list[bool]] = {}
+        with _ruled(model, rule):
             for group in track(groups, f"accuracy, {name}", disable=not progress):
                 for place, hit in zip(group, _right(model, [pairs[i] for i in group])):
                     right.setdefault(asked[place].items, []).append(hit)
-        finally:
-            hot.disable(model)
         for items, hits in sorted(right.items()):
             words = record.params(rule=name, items=items, prompts=len(hits))
             rows.append(record.Row(SPLIT, "", 0, "", "maximum_accuracy", words, sum(hits) / len(hits)))
     return rows
+
+
+@contextmanager
+def _ruled(model: Any, rule: Rule | Mapping[int, Rule]) -> Iterator[None]:
+    """The model by a rule for its attention; plain is the model itself."""
+    if rule != PLAIN:
+        hot.enable(model, rule=rule)
+    try:
+        yield
+    finally:
+        hot.disable(model)
 
 
 @torch.no_grad()

@@ -68,6 +68,16 @@ def parameters(text: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in text.split(","))
 
 
+def evidence(run: Loaded) -> str:
+    """What was read, and which of its tokens count."""
+    given = [parameters(row["params"]) for row in run.rows.to_pylist() if row["measure"] == "attention_entropy"]
+    prompts = {(one["n"], one["queries"]): int(one["prompts"]) for one in given}
+    counted = {"last": "last token", "all": "all tokens"}
+    words = " or ".join(dict.fromkeys(counted[queries] for _, queries in prompts))
+    total = max(sum(count for (_, one), count in prompts.items() if one == queries) for _, queries in prompts)
+    return f"{total} inputs, {words} of each"
+
+
 def lengths(found: Iterable[Head]) -> list[int]:
     """Every length n that was measured, ascending."""
     return sorted({n for head in found for n in head.curves["attention_entropy"]})
@@ -107,7 +117,7 @@ def right(run: Loaded) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Accuracy by length of the list and rule: titles and lines; no lines where it was not measured."""
     found = accuracies(run)
     items = sorted({n for curve in found.values() for n in curve})
-    return ("numbers", *found), [(str(n), *(f"{curve[n]:.1%}" for curve in found.values())) for n in items]
+    return ("numbers in the list", *found), [(str(n), *(f"{curve[n]:.1%}" for curve in found.values())) for n in items]
 
 
 def steepest(found: Sequence[Head], most: int = 10) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

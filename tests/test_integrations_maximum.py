@@ -67,6 +67,13 @@ def test_the_stand_in_learns_and_an_untrained_one_does_not(taught: tuple) -> Non
     assert blind.value < 0.1
 
 
+def test_a_word_is_a_token(taught: tuple) -> None:
+    _, words = taught
+    ids = words("The numbers are 12 99. The largest of them is")["input_ids"]
+    assert words.convert_ids_to_tokens(ids) == ["The", "numbers", "are", "12", "99", ".", "The", "largest", "of", "them", "is"]
+    assert words.unk_token_id not in ids
+
+
 def test_a_seed_gives_the_same_stand_in() -> None:
     one, other = (standin.fit(4, steps=2, batch=8)[0].state_dict() for _ in range(2))
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -116,7 +123,7 @@ def test_effective_items_hold_each_head_to_what_it_had(taught: tuple) -> None:
     model, words = taught
     prompts = [ids for n in (8, 128) for ids, _ in maximum.tokenized(words, [q.text for q in maximum.questions(9, n, seed=0)])]
     rows = dispersion.measured(model, maximum.stacked(prompts), split="maximum")
-    rules = maximum.effective_items(model, rows)
+    rules = maximum.effective_items(model, rows, most=20)
     assert sorted(rules) == [0, 1]
     assert all(isinstance(one, EffectiveItems) for one in rules[0].rules)
     assert [len(rule.rules) for rule in rules.values()] == [4, 4]

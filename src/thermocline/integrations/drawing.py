@@ -111,10 +111,8 @@ def _panel(
         for depth in scale.values if name else ():
             layer = [head for head in found if head.depth == depth]
             rows += [_point(layer[0], kind, n, value(reading.mean(layer, str(name), n))) for n in reading.lengths(layer)]
-    across, up = (
-        _lengths("tokens n", reading.lengths(found)),
-        _values([*(row["value"] for row in rows), *(limit or {}).values()], log),
-    )
+    across = _lengths("tokens n", reading.lengths(found))
+    up = _values([*(row["value"] for row in rows), *(limit or {}).values()], log)
     colour = alt.Color(
         "depth:O", title="layer", scale=alt.Scale(domain=list(scale.values), range=scale.colours()),
         legend=alt.Legend(values=_some(scale.values), symbolType="stroke", symbolStrokeWidth=3),
@@ -135,7 +133,7 @@ def _panel(
 
 
 def _accuracy(right: dict[str, dict[int, float]]) -> Any:
-    """How often the maximum was named, a line a rule, with its name at its end."""
+    """How often the maximum was named, a line a rule."""
     rows = [{"rule": rule, "x": n, "value": share} for rule, curve in right.items() for n, share in curve.items()]
     across = _lengths("numbers in the list", sorted({row["x"] for row in rows}))
     up = alt.Y("value:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%"))
@@ -146,7 +144,7 @@ def _accuracy(right: dict[str, dict[int, float]]) -> Any:
         layers.append(
             base.transform_filter(f"datum.rule === '{rule}'").mark_line(strokeWidth=2, point={"color": "var(--ink)"}, **look)
         )
-        # In a column of their own: lines that end together would have their names on top of each other.
+        # Their names in a column: at the ends of lines that end together they would lie on top of each other.
         key = alt.Chart(alt.InlineData(values=[{}])).encode(x=alt.value(34), y=alt.value(150 + 18 * place))
         dash = alt.Chart(alt.InlineData(values=[{}])).encode(x=alt.value(4), x2=alt.value(28), y=alt.value(150 + 18 * place))
         layers += [dash.mark_rule(strokeWidth=2, **look), key.mark_text(align="left", color="var(--ink)", text=rule)]
@@ -168,8 +166,8 @@ def _values(values: Sequence[float], log: bool) -> alt.Y:
     """An axis from 0, or of whole decades."""
     if not log:
         return alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=6))
-    low, high = (round(math.log10(end) + shift) for end, shift in ((min(values), -0.5), (max(values), 0.5)))
-    ticks = [10.0**k for k in range(low, high + 1)]
+    low, high = math.floor(math.log10(min(values)) + 1e-9), math.ceil(math.log10(max(values)) - 1e-9)
+    ticks = [10.0**k for k in range(low, max(high, low + 1) + 1)]
     return alt.Y("value:Q", title=None, axis=alt.Axis(values=ticks, format="~g"),
                  scale=alt.Scale(type="log", domain=[ticks[0], ticks[-1]], nice=False))  # fmt: skip
 

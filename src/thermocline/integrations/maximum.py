@@ -19,7 +19,7 @@ from torch import Tensor
 
 from thermocline import measure, record
 from thermocline.attention import PLAIN, PUBLISHED, EffectiveItems, Rule
-from thermocline.integrations import dispersion
+from thermocline.integrations import dispersion, reading
 from thermocline.integrations import transformers as hot
 from thermocline.spec import InputError
 
@@ -73,37 +73,43 @@ def scan(
 ) -> dispersion.Diagnosis:
     """Measure attention on `count` lists of each length and, of a model that generates, how often its answer is right.
 
-    Accuracies are paired: as the model is, by the published rule in every head, and by `effective_items`, on the same lists.
+    Accuracies are paired: as the model is, by the published rule in every head, and by `effective_items` with what heads do on
+    the shortest lists for targets, on the same lists.
     """
     began = time.monotonic()
     asked = [one for items in lengths for one in questions(count, items, seed=seed)]
     prompts = [ids for ids, _ in tokenized(tokenizer, [one.text for one in asked])]
     rows = dispersion.measured(model, stacked(prompts), split=SPLIT, progress=progress)
     if model.can_generate():
-        rules = {"plain": PLAIN, "published": PUBLISHED, "effective-items": effective_items(model, rows)}
+        most = max(len(ids) for ids, one in zip(prompts, asked) if one.items == min(lengths))
+        rules = {"plain": PLAIN, "published": PUBLISHED, "effective-items": effective_items(model, rows, most=most)}
         rows += accuracy(model, tokenizer, asked, rules, progress=progress)
     facts = {"name": name or type(model).__name__, "seconds": time.monotonic() - began}
     return dispersion.diagnosis(rows, split=SPLIT, **facts, meaning=dispersion.MEASURES | MEASURES)
 
 
-def effective_items(model: Any, rows: Iterable[record.Row]) -> dict[int, Rule]:
-    """A rule for every layer that holds each of its heads to the effective number of items it has at the shortest length.
+def effective_items(model: Any, rows: Iterable[record.Row], *, most: int) -> dict[int, Rule]:
+    """A rule for every layer that holds each of its heads to the effective number of items it has on up to `most` tokens.
 
-        beta = max(exp(H) / exp(H_shortest), 1)                                 (ours: `attention.EffectiveItems`)
+        beta = max(exp(H) / exp(H_short), 1)                                    (ours: `attention.EffectiveItems`)
 
-    The shortest length should be one the model was trained on. A head that is meant to look at everything is sharpened too.
+    Prompts that short should be such as the model was trained on. A head that is meant to look at everything is sharpened
+    too.
     """
     modules = dict(model.named_modules())
     numbers = {id(layer): number for number, layer in hot.attention_layers(model).items()}
-    known = [
-        (row, dict(part.split("=") for part in row.params.split(","))) for row in rows if row.measure == "attention_entropy"
-    ]
-    shortest = min(int(given["n"]) for _, given in known)
-    targets: dict[int, list[float]] = {}
-    for row, given in known:
-        if int(given["n"]) == shortest:
-            targets.setdefault(numbers[id(modules[row.layer])], []).append(math.exp(row.value))
-    return {number: hot.ByHead(tuple(map(EffectiveItems, heads))) for number, heads in targets.items()}
+    sums: dict[tuple[int, int], tuple[float, int]] = {}
+    for row in rows:
+        if row.measure == "attention_entropy":
+            given = reading.parameters(row.params)
+            count = int(given["prompts"]) if int(given["n"]) <= most else 0
+            place = numbers[id(modules[row.layer])], int(given["head"])
+            total, before = sums.get(place, (0.0, 0))
+            sums[place] = total + count * row.value, before + count
+    rules: dict[int, list[EffectiveItems]] = {}
+    for (number, _), (total, count) in sorted(sums.items()):
+        rules.setdefault(number, []).append(EffectiveItems(math.exp(total / count)))
+    return {number: hot.ByHead(tuple(heads)) for number, heads in rules.items()}
 
 
 def accuracy(

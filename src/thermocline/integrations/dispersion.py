@@ -21,7 +21,7 @@ import torch
 from rich.progress import track
 from torch import Tensor, nn
 
-from thermocline import measure, record
+from thermocline import measure, provenance, record
 from thermocline.attention import Dispersion, dispersion
 from thermocline.integrations import transformers as hot
 from thermocline.report import page
@@ -82,16 +82,23 @@ def scan(
     """
     began = time.monotonic()
     rows = measured(model, batches, split=split, progress=progress)
-    return diagnosis(rows, split=split, name=name or type(model).__name__, seconds=time.monotonic() - began, meaning=MEASURES)
+    return diagnosis(model, rows, split=split, name=name, began=began, meaning=MEASURES)
 
 
 def diagnosis(
-    rows: Iterable[record.Row], *, split: str, name: str, seconds: float, meaning: Mapping[str, tuple[str, str, str]]
+    model: Any,
+    rows: Iterable[record.Row],
+    *,
+    split: str,
+    name: str | None,
+    began: float,
+    meaning: Mapping[str, tuple[str, str, str]],
 ) -> Diagnosis:
-    """Rows about a model as a run that can be kept."""
-    what = Run(Data(split), Net(name))
+    """Rows about a model as a run that can be kept, with how they came about."""
+    what = Run(Data(split), Net(name or type(model).__name__))
     words = {key: dict(zip(("meaning", "formula", "reference"), parts)) for key, parts in meaning.items()}
-    facts = {"wall_seconds": round(seconds, 1), "measures": words}
+    facts = {"wall_seconds": round(time.monotonic() - began, 1), "measures": words}
+    facts |= provenance.session(next(model.parameters()).device, 1)
     return Diagnosis(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, list(rows))]), True))
 
 

@@ -176,7 +176,7 @@ def _some(values: Sequence[Any], most: int = 6) -> list[Any]:
     """At most so many of them, spread evenly, both ends among them.
 
     >>> _some(range(1, 33), 3)
-    [1, 16, 32]
+    [1, 17, 32]
     """
     last = len(values) - 1
     return [values[i] for i in sorted({round(last * j / (most - 1)) for j in range(most)})]

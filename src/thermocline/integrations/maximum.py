@@ -49,7 +49,7 @@ def questions(count: int, items: int, *, seed: int) -> list[Question]:
     and a model could know it without looking.
 
     >>> questions(1, 4, seed=0)[0]
-    Question(text='The numbers are 16 48 13 37. The largest of them is', answer=' 48', items=4)
+    Question(text='The numbers are 67 15 21 10. The largest of them is', answer=' 67', items=4)
     """
     if items < 1 or count < 1:
         raise InputError(f"a list has at least one number, and at least one list is drawn; got {items} and {count}")
@@ -84,8 +84,8 @@ def scan(
         most = max(len(ids) for ids, one in zip(prompts, asked) if one.items == min(lengths))
         rules = {"plain": PLAIN, "published": PUBLISHED, "effective-items": effective_items(model, rows, most=most)}
         rows += accuracy(model, tokenizer, asked, rules, progress=progress)
-    facts = {"name": name or type(model).__name__, "seconds": time.monotonic() - began}
-    return dispersion.diagnosis(rows, split=SPLIT, **facts, meaning=dispersion.MEASURES | MEASURES)
+    meaning = dispersion.MEASURES | MEASURES
+    return dispersion.diagnosis(model, rows, split=SPLIT, name=name, began=began, meaning=meaning)
 
 
 def effective_items(model: Any, rows: Iterable[record.Row], *, most: int) -> dict[int, Rule]:

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from thermocline import spec
+from thermocline.cli import attention as attending
 from thermocline.cli import detect, reproduce
 from thermocline.cli.common import DataDir, Device, Temperature, callable_of, err, fetch, module_of, out, say, show
 from thermocline.spec import InputError
@@ -141,22 +142,44 @@ def sweep(
 
 @app.command()
 def scan(
-    model: Annotated[str, typer.Argument(help="What makes your classifier, as MODULE:CALLABLE, e.g. mynets:resnet.")],
-    data: Annotated[str, typer.Option(help="Data set it was trained on (see: thermocline list data).")],
+    context: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(help="What makes your classifier, as MODULE:CALLABLE; with --attention, a transformers model's folder."),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="Data set the classifier was trained on (see: thermocline list data).")
+    ] = None,
     weights: Annotated[Path | None, typer.Option(help="Its weights, a .safetensors file.")] = None,
     ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
     temperature: Temperature = 1.0,
     pattern: Annotated[str, typer.Option(help="Which layers, by their paths, e.g. 'layer*.conv*'.")] = "*",
     probe: Annotated[list[str] | None, typer.Option(help=f"Linear probe to train: {PROBES}; may be repeated.")] = None,
+    attention: Annotated[
+        bool, typer.Option("--attention", help="Measure how far a transformers model's attention disperses instead.")
+    ] = False,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(help="Prompts for --attention, one a line, or .jsonl with a text (default: lists of numbers)."),
+    ] = None,
+    lengths: Annotated[str, typer.Option(help="How many numbers the built-in prompts list.")] = attending.LENGTHS,
+    count: Annotated[int, typer.Option(help="Built-in prompts of each length.", min=1)] = attending.COUNT,
     to: Annotated[Path, typer.Option("--out", help="Folder for the rows and the report.")] = Path("scan"),
     data_dir: DataDir = None,
     download: Download = False,
     device: Device = "auto",
 ) -> None:
-    """Measure a classifier of your own at every weight layer: ranks, probes, collapse, detection, in one pass."""
-    make = callable_of(model)
+    """Measure a classifier of your own at every weight layer: ranks, probes, collapse, detection, in one pass.
+
+    With --attention: entropy, largest weight and spread of logits of every head of a transformers model, by length.
+    """
+    attending.require(context, attention=attention)
+    make = None if attention else callable_of(model)
     if (to / "spec.json").exists():
         raise InputError(f"{to} holds an earlier scan or run; choose another directory with --out")
+    if make is None or data is None:
+        attending.scan(model, prompts, lengths, count, to, device)
+        return
     from thermocline import data as sets
     from thermocline.run import check_device
     from thermocline.scanner import scan as scan_model

@@ -8,8 +8,9 @@ hot.disable(model)
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,40 +33,57 @@ class Setting:
 
 
 _SETTINGS: weakref.WeakKeyDictionary[nn.Module, Setting] = weakref.WeakKeyDictionary()
-_BEFORE: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
+_BEFORE: weakref.WeakKeyDictionary[nn.Module, list[tuple[Any, str]]] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class ByHead:
+    """A rule for each head of a layer.
+
+    >>> from thermocline.attention import Fixed
+    >>> ByHead((Fixed(1.0), Fixed(2.0)))(torch.zeros(1, 2, 3), torch.ones(1, 2, 3))[0, :, 0]
+    tensor([1., 2.])
+    """
+
+    rules: tuple[Rule, ...]
+
+    @property
+    def name(self) -> str:
+        return f"by-head({', '.join(rule.name for rule in self.rules)})"
+
+    def __call__(self, entropy: Tensor, n: Tensor) -> Tensor:
+        return torch.stack([rule(entropy[:, i], n[:, i]) for i, rule in enumerate(self.rules)], 1)
 
 
 def enable(
     model: Any,
     *,
-    rule: Rule = PUBLISHED,
+    rule: Rule | Mapping[int, Rule] = PUBLISHED,
     layers: Collection[int] | None = None,
     heads: Collection[int] | None = None,
     backend: str = "auto",
 ) -> None:
     """Sharpen the attention of a model at inference, in all layers and heads or in those named; again to change how.
 
-    Layers count from 0, as the model numbers them. Caches, `generate` and every mask of the model work as before; layers and
-    heads that are not named attend as with "sdpa". Models with soft-capped or biased logits raise when they are run.
+    Layers count from 0, as the model numbers them; `rule` may be one for all of them, or a mapping from layers to theirs.
+    Caches, `generate` and every mask of the model work as before; layers and heads that are not named attend as with
+    "sdpa". Models with soft-capped or biased logits raise when they are run.
     """
-    _register()
+    register(NAME, _attend)
     found = attention_layers(model)
+    if isinstance(rule, Mapping) and layers is not None:
+        raise InputError("rule= already says which layers it is for: leave layers= out")
+    rules = dict(rule) if isinstance(rule, Mapping) else dict.fromkeys(found if layers is None else layers, rule)
     if backend != "auto" and backend not in BACKENDS:
         raise InputError(f"backend must be one of auto, {', '.join(BACKENDS)}, got {backend!r}")
-    if wrong := sorted(set(layers or ()) - found.keys()):
+    if wrong := sorted(rules.keys() - found.keys()):
         raise InputError(f"there is no attention layer {wrong[0]}: this model has {min(found)} to {max(found)}")
     for index, layer in found.items():
         _SETTINGS.pop(layer, None)
-        if layers is None or index in layers:
-            _SETTINGS[layer] = Setting(rule, None if heads is None else tuple(sorted(heads)), backend)
+        if index in rules:
+            _SETTINGS[layer] = Setting(rules[index], None if heads is None else tuple(sorted(heads)), backend)
     if model not in _BEFORE:
-        _BEFORE[model] = model.config._attn_implementation
-        model.set_attn_implementation(NAME)
-        if model.config._attn_implementation != NAME:
-            del _BEFORE[model]
-            raise InputError(
-                f"{type(model).__name__} does not let its attention be chosen: transformers has no interface for it"
-            )
+        _BEFORE[model] = _switch(model, NAME)
 
 
 def disable(model: Any) -> None:
@@ -73,7 +91,17 @@ def disable(model: Any) -> None:
     for layer in model.modules():
         _SETTINGS.pop(layer, None)
     if model in _BEFORE:
-        model.set_attn_implementation(_BEFORE.pop(model))
+        _restore(_BEFORE.pop(model))
+
+
+@contextlib.contextmanager
+def attending_by(model: Any, name: str) -> Iterator[None]:
+    """The model with another registered way to attend; afterwards each of its configurations has the one it had."""
+    before = _switch(model, name)
+    try:
+        yield
+    finally:
+        _restore(before)
 
 
 def attention_layers(model: nn.Module) -> dict[int, nn.Module]:
@@ -90,15 +118,56 @@ def attention_layers(model: nn.Module) -> dict[int, nn.Module]:
     return dict(enumerate(inner)) if plain else {int(number): one for number, one in zip(numbers, inner) if number is not None}
 
 
-def _register() -> None:
-    """Teach transformers the name. Without a function for masks under the same name it would leave the causal one out."""
+def library() -> Any:
+    """The transformers package, of a version in which attention can be chosen.
+
+    It imports torchvision, of which it needs no operator here; beside a torch of another build torchvision misses its own.
+    """
     try:
-        from transformers import AttentionInterface
-        from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+        import torchvision  # noqa: F401  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        pass
+    except RuntimeError:
+        for operator in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    try:
+        import transformers
+        from transformers import AttentionInterface  # noqa: F401
+        from transformers.masking_utils import AttentionMaskInterface  # noqa: F401
     except ImportError as error:
         raise InputError(f"this needs transformers 4.53 or newer: pip install 'thermocline[hf]' ({error})") from None
-    AttentionInterface.register(NAME, _attend)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    return transformers
+
+
+def register(name: str, attend: Callable[..., tuple[Tensor, None]]) -> None:
+    """Teach transformers a way to attend. Without a function for masks under its name it would leave the causal one out."""
+    masks = library().masking_utils
+    library().AttentionInterface.register(name, attend)
+    masks.AttentionMaskInterface.register(name, masks.sdpa_mask)
+
+
+def require_plain_logits(module: nn.Module, options: Mapping[str, Any]) -> None:
+    """Raise where a layer's logits are more than scaled products of queries and keys."""
+    if odd := [name for name in ("softcap", "position_bias", "s_aux") if options.get(name) is not None]:
+        raise InputError(f"{type(module).__name__} changes its logits by a {odd[0]}, which is not known here")
+
+
+def _switch(model: Any, name: str) -> list[tuple[Any, str]]:
+    """Set the way to attend everywhere in the model, and return what there was: every configuration, outer ones first."""
+    found = [part.config for part in model.modules() if isinstance(part, library().PreTrainedModel)]
+    for config in found:  # grows as it is read
+        found += [inner for key in config.sub_configs if (inner := getattr(config, key, None)) is not None]
+    before = [(config, config._attn_implementation) for config in found]
+    model.set_attn_implementation(name)
+    if model.config._attn_implementation != name:
+        _restore(before)
+        raise InputError(f"{type(model).__name__} does not let its attention be chosen: transformers has no interface for it")
+    return before
+
+
+def _restore(before: list[tuple[Any, str]]) -> None:
+    for config, implementation in before:
+        config._attn_implementation = implementation  # which sets inner ones too: they come later
 
 
 def _attend(
@@ -121,8 +190,7 @@ def _attend(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     if dropout:
         raise InputError("an adaptive temperature is for inference: call model.eval(), or disable it to train")
-    if odd := [name for name in ("softcap", "position_bias") if more.get(name) is not None]:
-        raise InputError(f"{type(module).__name__} changes its logits by a {odd[0]}, which adaptive attention does not know")
+    require_plain_logits(module, more)
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and attention_mask is None and query.shape[2] > 1
     if causal:  # keys beyond the queries are the empty rest of a static cache

@@ -1,0 +1,80 @@
+"""`thermocline scan --attention`: how far a transformers model's attention disperses, on prompts or on lists of numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from thermocline.cli.common import out, say
+from thermocline.spec import InputError
+
+LENGTHS, COUNT = "8,16,32,64,128,256", 16
+_OURS = {"prompts", "lengths", "count"}
+_EITHER = {"model", "attention", "to", "device"}
+
+
+def require(context: typer.Context, *, attention: bool) -> None:
+    """Raise where options of the two kinds of scan were mixed."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    if attention and (wrong := sorted(given - _OURS - _EITHER)):
+        raise InputError(f"--{wrong[0].replace('_', '-')} is for classifiers and does not go with --attention")
+    if not attention and (wrong := sorted(given & _OURS)):
+        raise InputError(f"--{wrong[0]} is for language models: give --attention too")
+    if not attention and "data" not in given:
+        raise InputError(
+            "name the data the classifier was trained on with --data, or give --attention to scan a language model"
+        )
+    if "prompts" in given and (wrong := sorted(given & {"lengths", "count"})):
+        raise InputError(f"--{wrong[0]} is for the built-in lists of numbers: leave out either it or --prompts")
+
+
+def scan(model: str, prompts: Path | None, lengths: str, count: int, to: Path, device: str) -> None:
+    """Measure, keep the rows, print the tables, write the page and the figure."""
+    items = _lengths(lengths)
+    texts = None if prompts is None else _read(prompts)
+    from thermocline.integrations import dispersion, loading, maximum, reading
+    from thermocline.integrations import transformers as hot
+    from thermocline.run import check_device
+
+    place = check_device(device)
+    words = hot.library().utils.logging
+    words.set_verbosity_error()
+    words.disable_progress_bar()
+    net, tokenizer = loading.load(model, place)
+    options = {"name": Path(model).name or model, "progress": True}
+    if texts is None or prompts is None:
+        found = maximum.scan(net, tokenizer, lengths=items, count=count, **options)
+    else:
+        ids = [ids for ids, _ in maximum.tokenized(tokenizer, texts)]
+        found = dispersion.scan(net, maximum.stacked(ids), split=prompts.stem, **options)
+    found.save(to)
+    out.print(reading.terminal(found.found))
+    say("rows", to)
+    try:
+        say("figure", found.write(to / "attention.svg"))
+        say("report", found.write(to / "attention.html"))
+    except InputError as error:
+        out.print(f"no report page: {error}", highlight=False, markup=False)
+
+
+def _read(prompts: Path) -> list[str]:
+    from thermocline.integrations.loading import read_prompts
+
+    return read_prompts(prompts)
+
+
+def _lengths(text: str) -> list[int]:
+    """The lengths in a list of them, ascending.
+
+    >>> _lengths("16,8")
+    [8, 16]
+    """
+    try:
+        found = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or found[0] < 1:
+        raise InputError(f"--lengths takes whole numbers above 0, e.g. 8,16,32; got {text!r}")
+    return found

@@ -58,7 +58,8 @@ def _run(
     """Make what is missing, as far as it can be made here."""
     from thermocline.reproduce import continuing
 
-    continuing.compute(experiment, results)
+    if why := continuing.compute(experiment, results, device=device):
+        err.print(f"{experiment.name}: not computed here: {escape(why)}", highlight=False, soft_wrap=True)
     lacking = continuing.missing(experiment, results, seeds=seeds)
     runs = [run for some in lacking.values() for run in some]
     if not runs:

@@ -17,7 +17,7 @@ FIRST = ("table1", "table2", "table3")  # rows of a run that several experiments
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a module of `thermocline.experiments` states."""
+    """What a module of `thermocline.experiments` states; `table` is in whose folder its computed rows lie."""
 
     name: str
     says: str
@@ -26,6 +26,7 @@ class Experiment:
     claims: tuple[Claim, ...]
     cost: Cost
     computed: str = ""
+    table: str = ""
     curves: tuple[Curve, ...] = ()
     why: str = ""
 
@@ -62,7 +63,8 @@ def load(name: str) -> Experiment:
     says, _, more = (given.__doc__ or "").strip().partition("\n\n")
     return Experiment(
         name, " ".join(says.split()), more.strip(), tuple(given.RUNS), tuple(given.CLAIMS), given.COST,
-        getattr(given, "COMPUTED", ""), tuple(getattr(given, "CURVES", ())), getattr(given, "WHY", ""),
+        getattr(given, "COMPUTED", ""), getattr(given, "TABLE", name), tuple(getattr(given, "CURVES", ())),
+        getattr(given, "WHY", ""),
     )  # fmt: skip
 
 

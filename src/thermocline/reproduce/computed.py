@@ -1,4 +1,4 @@
-"""Claims that need no training: small functions that give rows as runs do, seed by seed."""
+"""Claims that need no runs: functions that give rows as runs do, seed by seed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from thermocline import geometry, nets
 from thermocline.data import load
 from thermocline.experiments import figure6, figure8
 from thermocline.record import Row, params
+from thermocline.reproduce.retrieving import retrieved
 from thermocline.softmax import softmax
 from thermocline.spec import Net
 
@@ -22,7 +23,7 @@ def _row(measure: str, how: str, value: float) -> Row:
     return Row("", "", 0, "", measure, how, float(value))
 
 
-def softmax_ranks() -> Rows:
+def softmax_ranks(_: torch.device) -> Rows:
     """The rank of softmax(s A B^T) over columns, for k columns in A and B and growing scales s.
 
     M = s A B^T,  A, B ~ U(-1, 1)^{100 x k}                                   [masarczyk2025softmax, Fig. 6]
@@ -37,7 +38,7 @@ def softmax_ranks() -> Rows:
                 yield seed, _row("softmax_rank", how, float(found.after))
 
 
-def gap() -> Rows:
+def gap(_: torch.device) -> Rows:
     """The gap of a softmax's singular values, its bound, and the overlap of the columns that bounds it.
 
     0 <= sigma_1 - sigma_n <= sqrt(1 + r) - sqrt(max(1/n - r, 0))             [masarczyk2025softmax, Prop. 3.1]
@@ -63,7 +64,7 @@ def _gap(columns: torch.Tensor, how: str) -> Iterator[Row]:
         yield _row(measure, how, value)
 
 
-def circle() -> Rows:
+def circle(_: torch.device) -> Rows:
     """Classes on a circle: how many are right, the scale that makes them likely, and the rank after the softmax.
 
     M_{k, i} = s cos(theta_k - theta_{y_i}),  theta_k = 2 pi k / c            [masarczyk2025softmax, Prop. 3.2]
@@ -81,7 +82,7 @@ def circle() -> Rows:
         yield 0, _row("circle_softmax_rank", params(classes=SIZE, scale=scale), float(found.after))
 
 
-def initial_norms() -> Rows:
+def initial_norms(_: torch.device) -> Rows:
     """The size of the logits of untrained nets, batch statistics and all.
 
     ||M||_F / sqrt(n)                                                         [masarczyk2025softmax, Fig. 8]
@@ -97,6 +98,6 @@ def initial_norms() -> Rows:
                 yield seed, _row("logit_norm", params(net=name, init=init), float(logits.norm()) / math.sqrt(len(logits)))
 
 
-COMPUTED: dict[str, Callable[[], Rows]] = {
-    function.__name__: function for function in (softmax_ranks, gap, circle, initial_norms)
+COMPUTED: dict[str, Callable[[torch.device], Rows]] = {  # the device asked for, for those that a CPU cannot do in minutes
+    function.__name__: function for function in (softmax_ranks, gap, circle, initial_norms, retrieved)
 }

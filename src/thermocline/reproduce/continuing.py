@@ -17,12 +17,17 @@ from thermocline.run import Progress
 from thermocline.spec import InputError, Run
 
 
-def compute(experiment: Experiment, results: Path) -> None:
-    """The rows of an experiment that needs no training, unless they are there."""
-    folder = results / experiment.name
-    if experiment.computed and not (folder / TABLE).exists():
-        rows = list(COMPUTED[experiment.computed]())
-        write_computed(folder, experiment.name, rows, provenance.session(torch.device("cpu"), 1))
+def compute(experiment: Experiment, results: Path, *, device: str) -> str:
+    """The rows of an experiment that needs no runs, unless they are there; why they cannot be made here, or nothing."""
+    folder = results / experiment.table
+    if not experiment.computed or (folder / TABLE).exists():
+        return ""
+    if why := _too_slow(experiment, device):
+        return why
+    place = run.check_device(device) if experiment.cost.gpu else torch.device("cpu")
+    rows = list(COMPUTED[experiment.computed](place))
+    write_computed(folder, experiment.table, rows, provenance.session(place, 1))
+    return ""
 
 
 def missing(experiment: Experiment, results: Path, *, seeds: int) -> dict[str, list[Run]]:
@@ -37,13 +42,19 @@ def missing(experiment: Experiment, results: Path, *, seeds: int) -> dict[str, l
 
 def obstacle(experiment: Experiment, runs: list[Run], *, device: str, data_dir: str | None) -> str:
     """Why runs cannot be made here, in words; empty where they can. A device asked for by name is taken at its word."""
-    if experiment.cost.gpu and device == "auto" and run.check_device(device).type == "cpu":
-        return f"it takes {experiment.cost.words}, and there is no GPU here (--device cpu runs it all the same)"
+    if why := _too_slow(experiment, device):
+        return why
     try:
         for what in {(one.data, one.net.name): one for one in runs}.values():
             run.check(what, device=device, data_dir=data_dir)
     except InputError as error:
         return str(error)
+    return ""
+
+
+def _too_slow(experiment: Experiment, device: str) -> str:
+    if experiment.cost.gpu and device == "auto" and run.check_device(device).type == "cpu":
+        return f"it takes {experiment.cost.words}, and there is no GPU here (--device cpu runs it all the same)"
     return ""
 
 

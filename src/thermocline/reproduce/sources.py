@@ -67,7 +67,7 @@ class Shelf:
                     sources.append(_source(loaded))
         there = {source.name for source in sources}
         missing = [run for run in experiment.runs if run.name not in there]
-        tables, trouble = self._computed(own) if experiment.computed else ([], [])
+        tables, trouble = self._computed(self.results / experiment.table) if experiment.computed else ([], [])
         sources = sorted(sources, key=lambda one: (one.settings["train.temperature"], one.seed, one.name)) + tables
         lacks_table = bool(experiment.computed) and not tables
         problems += trouble
@@ -76,7 +76,7 @@ class Shelf:
     def count(self, experiment: Experiment) -> tuple[int, int]:
         """How many runs of an experiment are there, and how many it has; only names are looked at."""
         names = [self.results / home(run) / run.name / "rows.parquet" for run in experiment.runs]
-        tables = [self.results / experiment.name / COMPUTED] if experiment.computed else []
+        tables = [self.results / experiment.table / COMPUTED] if experiment.computed else []
         return sum(file.exists() for file in names + tables), len(names) + len(tables)
 
     def _directories(self, folder: Path) -> list[Path]:

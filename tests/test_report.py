@@ -215,6 +215,16 @@ def test_calibration_is_said_in_words(tmp_path):
     assert "multiplying the logits by 2 brings it to 0.000" in hot
 
 
+def test_a_temperature_that_is_the_same_in_words_is_no_advice(tmp_path):
+    write(tmp_path / "run", **COLD, more=[
+        Row("test", "", 0, "", "ece", "scheme=equal-width,bins=15,at=training", 0.048),
+        Row("test", "", 0, "", "ece", "scheme=equal-width,bins=15,at=fitted", 0.045),
+        Row("test", "", 0, "", "fitted_temperature", "", 1.02),
+    ])  # fmt: skip
+    (found,) = (verdict for verdict in report.verdicts(summarise(tmp_path)) if verdict.claim == "Calibration")
+    assert found.sentence.endswith("; no other temperature helps, the likeliest being within 5% of it (0.045).")
+
+
 @pytest.mark.parametrize(
     ("rows", "word"),
     [

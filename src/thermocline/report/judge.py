@@ -19,6 +19,7 @@ STATUS = {
     "under": "Underconfident",
     "off": "Miscalibrated",
 }
+NEARLY = 0.05  # temperatures this close are one in words
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,8 @@ def _calibration(group: Group) -> tuple[str, str]:
     sentence = f"At {group.label} ECE is {error.mean:.3f}{spread} at the training temperature"
     if fitted and fitted.mean >= error.mean:
         sentence += f"; no other temperature was found to lower it ({fitted.mean:.3f} at the likeliest)"
+    elif fitted and softening and abs(softening.mean - 1) < NEARLY:
+        sentence += f"; no other temperature helps, the likeliest being within {NEARLY:.0%} of it ({fitted.mean:.3f})"
     elif fitted and softening:
         by = softening.mean
         change = f"dividing the logits by {by:.2g} more" if by >= 1 else f"multiplying the logits by {1 / by:.2g}"

@@ -1,25 +1,21 @@
 """Triton kernels against the definition in float64: on a GPU compiled, elsewhere by Triton's own interpreter.
 
-They cannot be compiled through the shape checks that are on in tests, so test_attention_triton.py runs this file without them.
+They cannot be compiled through the shape checks that are on in tests, so test_attention_triton.py runs this file without them,
+and with TRITON_INTERPRET=1 where there is no GPU.
 """
 
 import functools
 import math
-import os
 
 import pytest
 import torch
 
+from thermocline import attention
+from thermocline.attention import PUBLISHED, EffectiveItems, Fixed, LogLength, Surface, adaptive_attention
+from thermocline.attention import triton as backend
+from thermocline.attention.call import checked
+
 CUDA = torch.cuda.is_available()
-if not CUDA:
-    os.environ["TRITON_INTERPRET"] = "1"
-pytest.importorskip("triton")
-
-from thermocline import attention  # noqa: E402  after the choice of how kernels run
-from thermocline.attention import PUBLISHED, EffectiveItems, Fixed, LogLength, Surface, adaptive_attention  # noqa: E402
-from thermocline.attention import triton as backend  # noqa: E402
-from thermocline.attention.call import checked  # noqa: E402
-
 pytestmark = pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # numpy's, of -inf inside the interpreter
 on_gpu = pytest.mark.skipif(not CUDA, reason="needs a GPU")
 DEVICE = "cuda" if CUDA else "cpu"

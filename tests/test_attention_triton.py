@@ -38,6 +38,7 @@ def test_elsewhere_it_says_why_not() -> None:
         ({"dtype": torch.float32}, "take float16 and bfloat16, got torch.float32"),
         ({"mask": True}, "know causality and windows, and no other mask"),
         ({"width": 264}, "heads up to 256 wide, got 264"),
+        ({"batch": 40_000}, "take 65,535 heads over all samples, got 80,000"),
         ({"lacking": True}, "triton is not installed: pip install triton"),
     ],
 )
@@ -48,7 +49,9 @@ def test_on_a_gpu_it_says_why_not(change: dict, message: str, monkeypatch: pytes
     if "lacking" in change:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with FakeTensorMode():
-        q = torch.empty(1, 2, 3, change.get("width", 8), dtype=change.get("dtype", torch.float16), device="cuda")
+        q = torch.empty(
+            change.get("batch", 1), 2, 3, change.get("width", 8), dtype=change.get("dtype", torch.float16), device="cuda"
+        )
         mask = torch.empty(1, 1, 1, 3, dtype=torch.bool, device="cuda") if "mask" in change else None
         with pytest.raises(ValueError, match=message):
             attention.backend_for(q, q, q, mask=mask, backend="triton")

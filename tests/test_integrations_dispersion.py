@@ -165,6 +165,7 @@ def test_what_cannot_be_measured_says_so(gen: torch.Generator) -> None:
         (["text"], "its input_ids is a str: tokenize it first"),
         ([torch.zeros(1, 0, dtype=torch.long)], "a prompt has no tokens"),
         ([{"input_ids": ids, "attention_mask": torch.ones(1, 1, 9, 9)}], "attention_mask must be \\(prompts, tokens\\)"),
+        ([{"input_ids": ids, "attention_mask": torch.zeros(1, 9)}], "nothing but padding"),
         ([torch.zeros(1, 129, dtype=torch.long)], "a prompt has 129 tokens, and LlamaForCausalLM has positions for 128"),
     ):
         with pytest.raises(InputError, match=message):

@@ -96,6 +96,14 @@ def test_large_logits_cost_no_accuracy() -> None:
     assert gap(backend.decode(call, PUBLISHED.form, splits=2, block=(16, 4, 1)).entropy, expected.entropy) < 1e-4
 
 
+def test_beta_is_held_to_what_float16_can_write() -> None:
+    q, k = draw(1, 1, 16, 16, seed=1, size=8.0), draw(1, 1, 48, 16, seed=2, size=0.01)
+    call = checked(q, k, k, causal=False, scale=None, mask=None, window=None)
+    sharp, _, beta = backend.statistics(call, Fixed(1e5).form, block=(16, 16, 4, 1))
+    assert sharp.isfinite().all()
+    assert torch.allclose(beta, 65504 / q.abs().amax(-1).float())
+
+
 @functools.cache
 def shapes() -> list[tuple[int, ...]]:
     """Lopsided sizes around those of blocks, drawn once."""

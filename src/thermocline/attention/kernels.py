@@ -137,6 +137,8 @@ def statistics(
     )
     entropy = _entropy(mass, tilt)
     beta = _beta(entropy, _count(at, keys, CAUSAL, WINDOW), TABLE, COLUMNS, BOUNDS, EXP)
+    if q.dtype == tl.float16:  # which beta q must fit
+        beta = tl.minimum(beta, 65504.0 / tl.maximum(tl.max(tl.abs(q.to(tl.float32)), 1), 1.0))
     found = tl.program_id(1).to(tl.int64) * queries + row
     tl.store(ENTROPY + found, entropy, mask=row < queries)
     tl.store(BETA + found, beta, mask=row < queries)
@@ -182,7 +184,7 @@ def scores(
         x = tl.where(seen, x, NOTHING)
         tl.store(kept + j[None, :], x, mask=near & real[:, None])
         top, mass, tilt = _added(top, mass, tilt, x, 1.0, seen, True)
-    part = PARTS + (pair * tl.num_programs(0) + split) * 3 * BM + row
+    part = PARTS + (pair * tl.num_programs(0) + split).to(tl.int64) * 3 * BM + row
     tl.store(part, top)
     tl.store(part + BM, mass)
     tl.store(part + 2 * BM, tilt)
@@ -192,7 +194,7 @@ def scores(
 def _whole(PARTS, pair, splits, BM: tl.constexpr, BZ: tl.constexpr):
     """Statistics of whole rows from those of their parts."""
     z, row = tl.arange(0, BZ), tl.arange(0, BM)
-    part = PARTS + (pair * splits + z)[:, None] * 3 * BM + row[None, :]
+    part = PARTS + (pair * splits + z).to(tl.int64)[:, None] * 3 * BM + row[None, :]
     have = (z < splits)[:, None] & (row >= 0)[None, :]
     tops = tl.load(part, mask=have, other=NOTHING)
     masses, tilts = tl.load(part + BM, mask=have, other=0.0), tl.load(part + 2 * BM, mask=have, other=0.0)
@@ -234,7 +236,7 @@ def mixtures(
         p = tl.where(x > NOTHING, tl.exp2(beta[:, None] * (x - top[:, None])), 0.0)
         total += tl.sum(p, 1)
         mixed = tl.dot(p.to(v.dtype), v, mixed)
-    part = (pair * splits + split) * BM + row
+    part = (pair * splits + split).to(tl.int64) * BM + row
     tl.store(TOTAL + part, total)
     tl.store(MIXED + part[:, None] * BE + dim[None, :], mixed)
 
@@ -244,7 +246,7 @@ def gathered(MIXED, TOTAL, OUT, rows, splits, E: tl.constexpr, BE: tl.constexpr,
     """The output of one row from its parts; zeros for a row that sees no key."""
     pair, row = tl.program_id(0) // rows, tl.program_id(0) % rows
     z, dim = tl.arange(0, BZ), tl.arange(0, BE)
-    part, have = (pair * splits + z) * BM + row, z < splits
+    part, have = (pair * splits + z).to(tl.int64) * BM + row, z < splits
     total = tl.sum(tl.load(TOTAL + part, mask=have, other=0.0), 0)
     mixed = tl.sum(tl.load(MIXED + part[:, None] * BE + dim[None, :], mask=have[:, None], other=0.0), 0)
     out = mixed / tl.where(total > 0, total, 1.0)

@@ -117,6 +117,8 @@ def fit(
     >>> [net["item.0"].shape for net in fit([0, 1], steps=1, batch=2, width=4)]
     [torch.Size([11, 4]), torch.Size([11, 4])]
     """
+    if steps < 1 or not seeds:
+        raise ValueError(f"training takes a step and a seed at least, got {steps} steps and {len(seeds)} seeds")
     drawn = [draw_net(torch.Generator().manual_seed(seed), width=width) for seed in seeds]
     nets = {name: torch.stack([net[name] for net in drawn]).to(device).requires_grad_() for name in drawn[0]}
     optimizer = torch.optim.AdamW(

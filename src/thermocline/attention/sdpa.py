@@ -40,7 +40,8 @@ def attend(call: Call, rule: Rule) -> Attended:
     On a CPU halves are computed in float32, which takes no longer. On CUDA p_ij and the sum are rounded to them. In bfloat16
     the entropy is then right to about 1e-2 where the logits of a row have a standard deviation of 2 or less; at 4, a fifth
     of rows are wrong by more, up to 0.035, and at 8 most, up to 0.11: it is a difference of numbers as large as the logits.
-    In float16 errors are an eighth of these. And beta_i q_i is rounded, which moves a logit by up to 2^-9 of its terms.
+    In float16 errors are an eighth of these, and beta is held to what it can write. And beta_i q_i is rounded, which moves a
+    logit by up to 2^-9 of its terms.
 
     >>> from thermocline.attention.call import checked
     >>> from thermocline.attention.rules import PUBLISHED
@@ -50,11 +51,22 @@ def attend(call: Call, rule: Rule) -> Attended:
     """
     wide, n = even(call), lengths(call)
     entropy = _entropy(wide, n)
-    beta = rule(entropy, n.expand_as(entropy))
+    beta = writable(rule(entropy, n.expand_as(entropy)), wide.q)
     out, _ = stock.attend(replace(wide, q=(wide.q * beta[..., None]).to(wide.q.dtype)))
     if call.mask is not None or call.offset < 0:
         out = out.masked_fill((n == 0)[..., None], 0)
     return Attended(out[..., : call.v.shape[3]].to(call.q.dtype), entropy, beta, n)
+
+
+def writable(beta: Tensor, q: Tensor) -> Tensor:
+    """Beta, no larger than beta q can be written in float16: so sharp, attention is on the largest logit anyway.
+
+    >>> writable(torch.tensor([2.0, 4e4]), torch.tensor([[1.0, 3.0], [1.0, -4.0]]).half()).tolist()
+    [2.0, 16376.0]
+    """
+    if q.dtype != torch.float16:
+        return beta
+    return beta.minimum(torch.finfo(torch.float16).max / q.abs().amax(-1).float().clamp(min=1))
 
 
 def _entropy(call: Call, n: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from thermocline.attention.rules import PLAIN, Form, Rule
 BITS = math.log2(math.e)
 FEW = 64  # rows of queries that share one head of the keys; up to here they are decoded
 WIDEST = 256
+PAIRS = 65_535  # as many as CUDA lets a grid have in its second direction
 
 
 def refusal(call: Call) -> str | None:
@@ -35,6 +36,8 @@ def refusal(call: Call) -> str | None:
         return f"its kernels take float16 and bfloat16, got {call.q.dtype}"
     if call.mask is not None:
         return "its kernels know causality and windows, and no other mask"
+    if call.q.shape[0] * call.q.shape[1] > PAIRS:
+        return f"its kernels take {PAIRS:,} heads over all samples, got {call.q.shape[0] * call.q.shape[1]:,}"
     if max(call.k.shape[3], call.v.shape[3]) > WIDEST:
         return f"its kernels take heads up to {WIDEST} wide, got {max(call.k.shape[3], call.v.shape[3])}"
     return sdpa.refusal(call)
@@ -47,19 +50,21 @@ def attend(call: Call, rule: Rule) -> Attended:
         out_i = sum_j softmax(beta_i e_i)_j v_j,   beta_i = rule(H(softmax(e_i)), n_i)    [velickovic2024softmax]
 
     The entropy is right to about 1e-5 whatever the logits. Of many queries beta_i q_i is rounded to the type of q, which
-    moves a logit by up to 2^-9 of its terms in bfloat16; of few, beta multiplies float32 logits.
+    moves a logit by up to 2^-9 of its terms in bfloat16, and beta is held to what float16 can write; of few, beta multiplies
+    float32 logits.
     """
     call = replace(call, **{name: _dense(getattr(call, name)) for name in "qkv"})
     form: Form | None = getattr(rule, "form", None)
     few = call.queries * call.q.shape[1] // call.k.shape[1] <= FEW
-    return decode(call, form) if few and form is not None else _prefill(call, rule, form)
+    with torch.cuda.device(call.q.device):  # where Triton launches; a model may lie on several
+        return decode(call, form) if few and form is not None else _prefill(call, rule, form)
 
 
 def _prefill(call: Call, rule: Rule, form: Form | None) -> Attended:
     n = lengths(call)
     sharp, entropy, beta = statistics(call, form or PLAIN.form)
     if form is None:
-        beta = rule(entropy, n.expand_as(entropy))
+        beta = sdpa.writable(rule(entropy, n.expand_as(entropy)), call.q)
         torch.mul(call.q, beta[..., None], out=sharp)
     out, _ = stock.attend(sdpa.even(replace(call, q=sharp)))
     if call.offset < 0:

@@ -135,6 +135,8 @@ def _inputs(batch: Any) -> dict[str, Tensor]:
         raise InputError("a prompt has no tokens; leave it out")
     if "attention_mask" in given and given["attention_mask"].ndim != 2:
         raise InputError(f"attention_mask must be (prompts, tokens), got {tuple(given['attention_mask'].shape)}")
+    if "attention_mask" in given and not given["attention_mask"].bool().any(1).all():
+        raise InputError("a prompt is nothing but padding; leave it out")
     return given
 
 

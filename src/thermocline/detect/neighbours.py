@@ -18,7 +18,7 @@ from thermocline.detect.inputs import (
     require_temperature,
     require_training,
 )
-from thermocline.detect.outlines import Outline, kth_by_outline
+from thermocline.detect.outlines import Outline, nearest
 from thermocline.moments import require_finite, slices
 
 PLACES = 8  # how many places float32 may get a neighbour wrong by, as a rule
@@ -47,6 +47,7 @@ class KNN:
 
     def __post_init__(self) -> None:
         require_count("k", self.k)
+        self._outlined: Tensor | None = None  # the bank that the outline is of
         self._outline: Outline | None = None
 
     def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> KNN:
@@ -60,16 +61,12 @@ class KNN:
         """Higher is more in-distribution."""
         require_fitted(self)
         require_samples(features, logits, width=self.bank.shape[1])
-        units = _units(features)
-        if not Outline.pays(self.bank, self.k):
-            return -_kth(units, self.bank, self.k).double()
-        if self._outline is None or self._outline.bank is not self.bank:
-            self._outline = Outline.of(self.bank, self.k)
-        near = kth_by_outline(units, self._outline, self.k)
-        left = near.isnan()  # those that an outline rules too little out for
-        if left.any():
-            near[left] = _kth(units[left], self.bank, self.k)
-        return -near.double()
+        units, half, last = _units(features), _halves(self.bank), min(self.k + PLACES, len(self.bank))
+        if self._outlined is not self.bank:
+            self._outlined, self._outline = self.bank, Outline.of(self.bank, half, last)
+        outline = self._outline
+        found = _nearest(units, self.bank, half, last) if outline is None else nearest(units, outline, last)
+        return -_kth(found, self.bank, self.k).double()
 
 
 @dataclass(eq=False)
@@ -123,26 +120,40 @@ def _units(features: Tensor) -> Tensor:
     return units
 
 
-def _kth(units: Tensor, bank: Tensor, k: int) -> Tensor:
-    """The distance of unit vectors to the k-th nearest of a bank.
+def _halves(bank: Tensor) -> Tensor:
+    """||z_i||^2 / 2: a feature of 0 has no length, and all others have length 1."""
+    return torch.linalg.vector_norm(bank, torch.inf, dim=1).sign_().div_(2)
 
-    Products in float32 find who may be it, up to some places, and differences say how far: 2 - 2 cos would cancel.
+
+def _kth(found: Iterator[tuple[Tensor, Tensor, Tensor]], bank: Tensor, k: int) -> Tensor:
+    """The distance of unit vectors to the k-th nearest of a bank, from the keys and places of the nearest, some more than k.
+
+    Products in float32 found who may be it, and differences say how far: 2 - 2 cos would cancel.
+    """
+    distances, rows = [bank.new_empty(0)], 128 if bank.device.type == "cpu" else 2**12
+    for many in found:
+        for units, most, places in zip(*(x.split(rows) for x in many)):
+            near = torch.linalg.vector_norm(units - bank.index_select(0, places[:, k - 1]), dim=1)
+            close = near < NEAR
+            if close.any():
+                near[close] = _kth_of_close(units[close], most[close], places[close], bank, k)
+            distances.append(near)
+    return torch.cat(distances)
+
+
+def _kth_of_close(units: Tensor, most: Tensor, places: Tensor, bank: Tensor, k: int) -> Tensor:
+    """`_kth` where float32 may get the order wrong by some places: it is the k-th of all of these, by their differences.
+
     Where so many are so near that such a product may misplace one by more, it is made in float64.
     """
-    # A feature of 0 has no length, and all others have length 1.
-    half = bank.abs().amax(1, keepdim=True).sign_().flatten().div_(2)
-    first, last = max(k - PLACES, 1), min(k + PLACES, len(bank))
-    found = [units.new_empty(0)]
-    for part, most, places in _nearest(units, bank, half, last):
-        apart = torch.linalg.vector_norm(part[:, None] - bank[places[:, first - 1 :]], dim=2)
-        near = apart.sort(1).values[:, k - first]
-        unsure = most[:, k - 1] - most[:, -1] < (ROUNDING if last < len(bank) else 0)
-        unsure |= most[:, first - 1] - most[:, k - 1] < (ROUNDING if first > 1 else 0)
-        unsure &= near < NEAR
-        if unsure.any():
-            near[unsure] = _kth_by_float64(part[unsure], bank, k)
-        found.append(near)
-    return torch.cat(found)
+    first, last = max(k - PLACES, 1), most.shape[1]
+    apart = torch.linalg.vector_norm(units[:, None] - bank[places[:, first - 1 :]], dim=2)
+    near = apart.sort(1).values[:, k - first]
+    unsure = most[:, k - 1] - most[:, -1] < (ROUNDING if last < len(bank) else 0)
+    unsure |= most[:, first - 1] - most[:, k - 1] < (ROUNDING if first > 1 else 0)
+    if unsure.any():
+        near[unsure] = _kth_by_float64(units[unsure], bank, k)
+    return near
 
 
 def _kth_by_float64(units: Tensor, bank: Tensor, k: int) -> Tensor:

@@ -1,143 +1,214 @@
 """Outlines of a bank of vectors: few coordinates in few bits, which rule out most of it as neighbours, and never one that is.
 
-With c the mean of the bank, x = z - c, u its first principal coordinates and r the norm of the others,
+The bank is cut into blocks of vectors that are near each other. With m the mean of a block, e_i = z_i - m, u the first
+principal coordinates of a vector and r the norm of the others,
 
-    key_i = <x, x_i> - ||x_i||^2 / 2 <= <u, u_i> + r r_i - ||x_i||^2 / 2,      ||z - z_i||^2 = ||x||^2 - 2 key_i
+    key_i = <z, z_i> - h_i <= <z, m> + <u(z), u(e_i)> + r(z) r(e_i) - h_i,      ||z - z_i||^2 = ||z||^2 - 2 key_i
 
-by Cauchy and Schwarz: one product in few dimensions bounds what a vector may have in common with everyone in the bank.
+by Cauchy and Schwarz, where h_i = ||z_i||^2 / 2: one product in few dimensions bounds how near a block may come. The blocks
+that come near enough are compared whole, which is many times as fast as to pick single vectors from them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 LEAST = 2**12  # vectors in a bank under which the plain product takes no longer
-FOLD = 32  # bounds of which only the largest is looked at, at first
-LANES = 64  # groups of bounds come in multiples of it, which is what a CPU likes
-GATHER = 200  # coordinates of a bfloat16 product that take as long as to compare one with a vector picked from the bank
+BLOCK = 128  # vectors that are ruled out together
+TILE = 2**10  # rows and columns of a product that stays in cache
+FIRST, GROWTH = 4, 4  # blocks that a vector is compared with at first, and by how much more each time after
+LEFT = 0.05  # share of the variance that the axes may leave out
+MOST = 0.5  # share of all coordinates, and of all blocks, above which a bank has no outline
+LANES = 64  # coordinates come in multiples of it, which is what a CPU likes
+WIDE = 2**10  # coordinates above which to find all principal axes takes longer than they save
+COARSE = 32  # principal coordinates that say well enough who is near whom
 SAFE = 1e-5  # more than float32 gets any sum here wrong by
-WIDE = 2**10  # coordinates above which to find principal axes takes longer than they save
-SHARES = (1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2)  # of all coordinates, that may be enough
+LOWEST = torch.finfo(torch.float32).min
 
 
 class Outline(NamedTuple):
-    """A bank, and its outline: the vectors in random `order`, so that groups of bounds do not go with classes.
+    """A bank, and its outline: the vectors in an `order` that keeps near ones together.
 
-    A row of `table` is u, r and ||x||^2 / 2, that in two parts since it must not be rounded to few bits. `error` is the
-    norm of the largest rounding of a (u, r), and `size` the largest ||x||.
+    A row of `table` is (u, r) of an e_i, turned at random so that no coordinate is larger than others, and rounded to whole
+    multiples of the `scale` of its block. A row of `blocks` is what else is known of one: m, the norms of the largest error of
+    a rounding and of the largest e_i, and the largest -h_i.
     """
 
     bank: Tensor
+    half: Tensor
     order: Tensor
-    centre: Tensor
-    axes: Tensor | None
+    axes: Tensor
+    rest: Tensor
     table: Tensor
-    error: float
-    size: float
-
-    @staticmethod
-    def pays(bank: Tensor, k: int) -> bool:
-        """Whether an outline could be faster than the plain product: on a GPU, which is fast at that, it is not."""
-        return bank.device.type == "cpu" and len(bank) >= max(LEAST, 4 * FOLD * k)
+    scale: Tensor
+    blocks: Tensor
 
     @classmethod
-    def of(cls, bank: Tensor, k: int) -> Outline:
-        """Outline a bank in as many coordinates, and bits, as promise the least work."""
-        order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(0))
-        centre, kind = bank.mean(0), torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
-        axes = _axes(bank[order[:LEAST]] - centre, k / len(bank), kind)
-        width = bank.shape[1] if axes is None else axes.shape[1] + 1
-        block = FOLD * LANES
-        table = torch.zeros(-(-len(bank) // block) * block, width + 2, dtype=kind)
-        table[len(bank) :, -1] = 1e4  # what fills up the last groups is far from everyone
-        error = size = 0.0
-        for row, where in zip(table.split(2**12), order.split(2**12)):
-            exact, square = _coordinates(bank[where], centre, axes)
-            rounded = row[: len(where)]
-            rounded[:, :-2], rounded[:, -2] = exact, square / 2
-            rounded[:, -1] = square / 2 - rounded[:, -2]
-            error = max(error, float(_norms(exact - rounded[:, :-2]).max()))
-            size = max(size, float(square.max().sqrt()))
-        return cls(bank, order, centre, axes, table, error, size)
+    def of(cls, bank: Tensor, half: Tensor, k: int) -> Outline | None:
+        """Outline a bank in as many coordinates as carry almost all of it, in 8 bits where a CPU is fast at those.
+
+        `None` where the plain product is faster: on a GPU, for few vectors, and where most coordinates are needed, or most
+        blocks. How many blocks are is tried for points half-way between two of the bank, which are far from all of it.
+        """
+        if bank.device.type != "cpu" or len(bank) < max(LEAST, BLOCK * k):
+            return None
+        gen = torch.Generator().manual_seed(0)
+        sample = bank[torch.randperm(len(bank), generator=gen)[:LEAST]]
+        main = _axes(sample, gen)
+        if main.shape[1] > MOST * bank.shape[1]:
+            return None
+        order = _order(bank, sample, main[:, :COARSE].float())
+        turn = torch.linalg.qr(torch.randn(2 * [main.shape[1] + 1], generator=gen, dtype=torch.float64))[0]
+        axes, rest = (main @ turn[:-1]).float(), turn[-1].float()
+        outline = cls(bank, half, order, axes, rest, *_table(bank, half, order, axes, rest))
+        tried = (sample[:32] + sample[32:64]) / 2
+        least = torch.addmm(half, tried, bank.T, beta=-1).topk(k).values[:, -1:]
+        return outline if (_reach(tried, outline) >= least).float().mean() <= MOST else None
 
 
-def kth_by_outline(units: Tensor, outline: Outline, k: int) -> Tensor:
-    """The distance to the k-th nearest of a bank; NaN where so few are ruled out that the plain product is better."""
-    rows = min(max(2**27 // len(outline.table), 16), 512)
-    buffer = torch.empty(min(rows, len(units)), len(outline.table), dtype=outline.table.dtype)
-    parts = units.split(rows) if len(units) else ()
-    return torch.cat([units.new_empty(0), *(_kth(part, outline, k, buffer[: len(part)]) for part in parts)])
+def _table(bank: Tensor, half: Tensor, order: Tensor, axes: Tensor, rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`table`, `scale` and `blocks` of an outline."""
+    count, kind = -(-len(bank) // BLOCK), torch.int8 if torch.cpu._is_vnni_supported() else torch.float32
+    table, scale = torch.empty(count, BLOCK * len(rest), dtype=kind), torch.empty(count, 1)
+    blocks = torch.empty(count, bank.shape[1] + 3)
+    # What fills up the last block is its last vector, again.
+    whole = torch.cat([order, order[-1:].expand(count * BLOCK - len(order))]).view(count, BLOCK)
+    for some, rows, each, own in zip(*(x.split(8) for x in (whole, table, scale, blocks))):
+        apart = bank.index_select(0, some.flatten()).view(len(some), BLOCK, -1)
+        own[:, :-3] = apart.mean(1)
+        exact = _coordinates(apart.sub_(own[:, None, :-3]).flatten(0, 1), axes, rest).view(len(some), -1)
+        rounded, each[:] = _rounded(exact, kind)
+        rows.copy_(rounded)
+        own[:, -2] = _norms(exact.view(len(some), BLOCK, -1)).amax(1)
+        own[:, -3] = _norms(exact.addcmul_(rounded, each, value=-1).view(len(some), BLOCK, -1)).amax(1)
+        own[:, -1] = -half[some].amin(1)
+    return table.view(-1, len(rest)), scale.flatten(), blocks
 
 
-def _kth(units: Tensor, outline: Outline, k: int, bounds: Tensor) -> Tensor:
-    exact, square = _coordinates(units, outline.centre, outline.axes)
-    table = torch.full((len(units), outline.table.shape[1]), -1.0, dtype=bounds.dtype)
-    table[:, :-2] = exact
-    # <a, b> - <a', b'> = <a - a', b> + <a', b - b'>, where a' and b' are rounded, and ||a|| is ||x||.
-    slack = 1.01 * (_norms(exact - table[:, :-2]) * outline.size + square.sqrt() * outline.error) + SAFE
-    groups = torch.mm(table, outline.table.T, out=bounds).view(len(units), FOLD, -1).amax(1)
-    # The k-th of those with the best bounds is at least as far as the k-th nearest ...
-    cut, near = groups.topk(k).values[:, -1], units.new_full((len(units),), torch.nan)
-    _visit(units, outline, k, bounds, groups, cut, near)
-    # ... and those whose bounds do not reach as far are not among these. To round both sides keeps their order.
-    reach = ((square - near.square()) / 2 - slack).to(cut.dtype)
-    _visit(units, outline, k, bounds, groups, reach.where(reach < cut, torch.nan), near)
-    return near
+def nearest(units: Tensor, outline: Outline, k: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Some vectors at a time, and their k largest keys over a bank, in falling order, with their places."""
+    for part in units.split(min(max(2**22 // len(outline.scale), 256), 2**14)) if len(units) else ():
+        best, places = _searched(part, outline, k)
+        best, falling = best.sort(1, descending=True)
+        yield part, best, places.gather(1, falling)
 
 
-def _visit(units: Tensor, outline: Outline, k: int, bounds: Tensor, groups: Tensor, cut: Tensor, near: Tensor) -> None:
-    """Work out the distances of vectors to all whose bound is not below a cut, and note the k-th; where that is NaN, none."""
-    reached = groups >= cut[:, None]
-    few = reached.sum(1) <= groups.shape[1] // 2
-    near[~few] = torch.nan
-    who, group = (reached & few[:, None]).nonzero().unbind(1)
-    members = torch.arange(0, bounds.shape[1], groups.shape[1])
-    which, member = (bounds.flatten()[(who * bounds.shape[1] + group)[:, None] + members] >= cut[who, None]).nonzero().unbind(1)
-    counts, places = torch.bincount(who[which], minlength=len(units)), outline.order[group[which] + members[member]]
-    buffer = outline.bank.new_empty(int(counts.max()), outline.bank.shape[1])
-    for row, some in enumerate(places.split(counts.tolist())):
-        if len(some):
-            others = torch.index_select(outline.bank, 0, some, out=buffer[: len(some)])
-            near[row] = torch.linalg.vector_norm(others.sub_(units[row]), dim=1).kthvalue(k).values
+def _searched(units: Tensor, outline: Outline, k: int) -> tuple[Tensor, Tensor]:
+    """Each is compared with the blocks that may come nearest, then with more, until no other may have one of its k best."""
+    reach = _reach(units, outline)
+    best, places = units.new_full((len(units), k), -torch.inf), torch.zeros(len(units), k, dtype=torch.int64)
+    count = max(FIRST, -(-k // BLOCK) + 1)
+    while (pairs := _pairs(reach, best.amin(1), count)).numel():
+        block, who = pairs
+        visitors = who[block.argsort(stable=True)].split(torch.bincount(block, minlength=reach.shape[1]).tolist())
+        for own, some in zip(outline.order.split(BLOCK), visitors):
+            for few in some.split(TILE) if len(some) else ():
+                _visit(units, outline, own, few, best, places)
+        count *= GROWTH
+    return best, places
 
 
-def _axes(sample: Tensor, share: float, kind: torch.dtype) -> Tensor | None:
-    """Principal axes of a centred sample of a bank, as many as promise the least work; `None` where that is all there are.
+def _pairs(reach: Tensor, least: Tensor, count: int) -> Tensor:
+    """Up to `count` blocks that may come nearest to a vector, of those that may hold more than its least, and the vector.
 
-    The fewer the axes, the shorter the product, and the more vectors their bounds admit. How many that is is tried for
-    points half-way between two of the sample, which are about as far from it all as what is to be scored.
+    They are marked in `reach`, so that they are not compared twice.
     """
-    width, tried = sample.shape[1], (sample[:64] + sample[64:128]) / 2
-    if width > WIDE:
-        return None
-    # In float64, since bounds hold as far as axes are at right angles.
-    axes = torch.linalg.eigh((sample.T @ sample).double())[1].flip(1).float()
-    square = sample.square().sum(1)
-    keys = tried @ sample.T - square / 2
-    floor = keys.topk(max(round(share * len(sample)), 1)).values[:, -1:] - torch.finfo(kind).eps / 2 * square.mean()
-    price = GATHER * torch.finfo(torch.bfloat16).bits / torch.finfo(kind).bits * width / len(sample)
-    costs = {width: width + price * float((keys >= floor).sum(1).float().mean())}
-    for count in {max(round(width * part), 1) for part in SHARES}:
-        (table, _), (mine, _) = (_coordinates(x, torch.zeros(width), axes[:, :count]) for x in (sample, tried))
-        costs[count] = count + price * float((mine @ table.T - square / 2 >= floor).sum(1).float().mean())
-    best = min(costs, key=costs.__getitem__)
-    return axes[:, :best].contiguous() if best < width else None
+    pairs = []
+    for start, tile, floor in zip(range(0, len(reach), TILE), reach.split(TILE), least.clamp(min=LOWEST).split(TILE)):
+        left = (tile.amax(1) >= floor).nonzero().flatten()
+        some = tile.index_select(0, left)
+        goal = some.topk(min(count, some.shape[1])).values[:, -1].maximum(floor[left])
+        row, block = (some >= goal[:, None]).nonzero().unbind(1)
+        tile[left[row], block] = -torch.inf
+        pairs.append(torch.stack([block, left[row] + start]))
+    return torch.cat(pairs, 1)
 
 
-def _coordinates(vectors: Tensor, centre: Tensor, axes: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(u, r) and ||x||^2; without axes, all of x."""
-    x = vectors - centre
-    square = x.square().sum(1)
-    if axes is None:
-        return x, square
+def _visit(units: Tensor, outline: Outline, own: Tensor, who: Tensor, best: Tensor, places: Tensor) -> None:
+    """Compare some vectors with all of a block, and keep the best keys and their places."""
+    keys = torch.addmm(outline.half[own], units.index_select(0, who), outline.bank.index_select(0, own).T, beta=-1)
+    had = best.index_select(0, who)
+    gains = (keys.amax(1) > had.amin(1)).nonzero().flatten()
+    if len(gains):
+        who = who[gains]
+        more, which = torch.cat([had.index_select(0, gains), keys.index_select(0, gains)], 1).topk(best.shape[1], sorted=False)
+        best.index_copy_(0, who, more)
+        where = torch.cat([places.index_select(0, who), own.expand(len(who), -1)], 1)
+        places.index_copy_(0, who, where.gather(1, which))
+
+
+def _reach(units: Tensor, outline: Outline) -> Tensor:
+    """The largest key that each vector may have in each block.
+
+    <a, b> = <a', b'> + <a', b - b'> + <a - a', b>, where a' and b' are rounded; the last two are at most products of norms.
+    """
+    reach, kind = units.new_empty(len(units), len(outline.scale)), outline.table.dtype
+    eight = kind == torch.int8
+    multiply = torch._int_mm if eight else torch.mm  # pyright: ignore[reportPrivateImportUsage]
+    buffer = torch.empty(TILE * TILE, dtype=torch.int32 if eight else kind)
+    for unit, bound in zip(units.split(TILE), reach.split(TILE)):
+        exact = _coordinates(unit, outline.axes, outline.rest)
+        rounded, scale = _rounded(exact, kind)
+        short = rounded.to(kind)
+        for rows, most in zip(outline.table.split(TILE), bound.split(TILE // BLOCK, 1)):
+            product = multiply(short, rows.T, out=buffer[: len(unit) * len(rows)].view(len(unit), len(rows)))
+            most.copy_(product.view(len(unit), -1, BLOCK).amax(2))
+        rounded *= scale
+        slack = 1.01 * torch.stack([_norms(rounded), _norms(exact.sub_(rounded))], 1)
+        bound.mul_(scale).mul_(outline.scale).add_(SAFE)
+        bound.addmm_(torch.cat([unit, slack, torch.ones(len(unit), 1)], 1), outline.blocks.T)
+    return reach
+
+
+def _rounded(x: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+    """x / s in whole numbers that fit into 8 bits, and s, of each row; float32 stays as it is."""
+    if kind == torch.float32:
+        return x.clone(), x.new_ones(len(x), 1)
+    scale = torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True).div_(127).clamp_(min=1e-30)
+    return x.div(scale).round_(), scale
+
+
+def _axes(sample: Tensor, gen: torch.Generator) -> Tensor:
+    """The principal axes that carry almost all of a sample, in float64 since bounds hold as far as they are at right angles."""
+    moment = (sample.T @ sample).double()
+    basis = torch.eye(len(moment), dtype=torch.float64)
+    if len(moment) > WIDE:  # then of a subspace that power iterations found
+        basis = torch.randn(len(moment), WIDE // 2, generator=gen, dtype=torch.float64)
+        for _ in range(2):
+            basis = torch.linalg.qr(moment @ basis)[0]
+    values, vectors = torch.linalg.eigh(basis.T @ moment @ basis)
+    left = moment.trace() - values.flip(0).cumsum(0)
+    count = int((left > LEFT * left[0]).sum()) + 1  # the first axis is about the mean, and no part of the variance
+    lanes = LANES if len(moment) > 4 * LANES else 1
+    return basis @ vectors.flip(1)[:, : -(-(count + 1) // lanes) * lanes - 1]  # one is left for the norm of the rest
+
+
+def _order(bank: Tensor, sample: Tensor, axes: Tensor) -> Tensor:
+    """The places of a bank, those together that are nearest to the same of some centres: k-means of a sample."""
+
+    def nearest_of(points: Tensor) -> Tensor:
+        return torch.addmm(centres.square().sum(1), points, centres.T, beta=-0.5).argmax(1)
+
+    points = sample @ axes
+    centres = points[: min(len(bank) // (2 * BLOCK), len(sample) // 4)]
+    for _ in range(4):
+        near = nearest_of(points)
+        sizes = torch.bincount(near, minlength=len(centres)).clamp_(min=1)
+        centres = torch.zeros_like(centres).index_add_(0, near, points) / sizes[:, None]
+    return torch.cat([nearest_of(some @ axes) for some in bank.split(LEAST)]).argsort(stable=True)
+
+
+def _coordinates(x: Tensor, axes: Tensor, rest: Tensor) -> Tensor:
+    """(u, r), turned: what is turned is as long as what is not."""
     main = x @ axes
     # A root of what two roundings left may be too small by 3e-4, and a bound must not be.
-    rest = (square - main.square().sum(1)).clamp_(min=0).add_(1e-6).sqrt_()
-    return torch.cat([main, rest[:, None]], 1), square
+    other = (_norms(x).square_() - _norms(main).square_()).clamp_(min=0).add_(1e-6).sqrt_()
+    return main.addr_(other, rest)
 
 
 def _norms(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=1)
+    return torch.linalg.vector_norm(x, dim=-1)

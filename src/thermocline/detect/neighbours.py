@@ -122,7 +122,7 @@ def _units(features: Tensor) -> Tensor:
 
 def _halves(bank: Tensor) -> Tensor:
     """||z_i||^2 / 2: a feature of 0 has no length, and all others have length 1."""
-    return torch.linalg.vector_norm(bank, torch.inf, dim=1).sign_().div_(2)
+    return torch.linalg.vector_norm(bank, dim=1).sign_().div_(2)
 
 
 def _kth(found: Iterator[tuple[Tensor, Tensor, Tensor]], bank: Tensor, k: int) -> Tensor:

@@ -101,13 +101,13 @@ def _searched(units: Tensor, outline: Outline, k: int) -> tuple[Tensor, Tensor]:
     """Each is compared with the blocks that may come nearest, then with more, until no other may have one of its k best."""
     reach = _reach(units, outline)
     best, places = units.new_full((len(units), k), -torch.inf), torch.zeros(len(units), k, dtype=torch.int64)
-    count = max(FIRST, -(-k // BLOCK) + 1)
-    while (pairs := _pairs(reach, best.amin(1), count)).numel():
+    least, count = best.amin(1), max(FIRST, -(-k // BLOCK) + 1)
+    while (pairs := _pairs(reach, least, count)).numel():
         block, who = pairs
         visitors = who[block.argsort(stable=True)].split(torch.bincount(block, minlength=reach.shape[1]).tolist())
         for own, some in zip(outline.order.split(BLOCK), visitors):
             for few in some.split(TILE) if len(some) else ():
-                _visit(units, outline, own, few, best, places)
+                _visit(units, outline, own, few, best, places, least)
         count *= GROWTH
     return best, places
 
@@ -128,15 +128,15 @@ def _pairs(reach: Tensor, least: Tensor, count: int) -> Tensor:
     return torch.cat(pairs, 1)
 
 
-def _visit(units: Tensor, outline: Outline, own: Tensor, who: Tensor, best: Tensor, places: Tensor) -> None:
-    """Compare some vectors with all of a block, and keep the best keys and their places."""
+def _visit(units: Tensor, outline: Outline, own: Tensor, who: Tensor, best: Tensor, places: Tensor, least: Tensor) -> None:
+    """Compare some vectors with all of a block, and keep the best keys, their places, and the least of them."""
     keys = torch.addmm(outline.half[own], units.index_select(0, who), outline.bank.index_select(0, own).T, beta=-1)
-    had = best.index_select(0, who)
-    gains = (keys.amax(1) > had.amin(1)).nonzero().flatten()
+    gains = (keys.amax(1) > least.index_select(0, who)).nonzero().flatten()
     if len(gains):
-        who = who[gains]
-        more, which = torch.cat([had.index_select(0, gains), keys.index_select(0, gains)], 1).topk(best.shape[1], sorted=False)
+        who = who.index_select(0, gains)
+        more, which = torch.cat([best.index_select(0, who), keys.index_select(0, gains)], 1).topk(best.shape[1], sorted=False)
         best.index_copy_(0, who, more)
+        least.index_copy_(0, who, more.amin(1))
         where = torch.cat([places.index_select(0, who), own.expand(len(who), -1)], 1)
         places.index_copy_(0, who, where.gather(1, which))
 
@@ -168,7 +168,7 @@ def _rounded(x: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
     """x / s in whole numbers that fit into 8 bits, and s, of each row; float32 stays as it is."""
     if kind == torch.float32:
         return x.clone(), x.new_ones(len(x), 1)
-    scale = torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True).div_(127).clamp_(min=1e-30)
+    scale = x.abs().amax(1, keepdim=True).div_(127).clamp_(min=1e-30)
     return x.div(scale).round_(), scale
 
 

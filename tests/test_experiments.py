@@ -42,6 +42,21 @@ def test_printed_numbers_of_tables_1_and_3(table: str, numbers: dict[str, tuple[
         assert rank == (s0, s1)
 
 
+def test_a_printed_difference_of_a_layer_is_none() -> None:
+    said = {name: [claim.says for claim in catalogue.load(f"table3/{name}").claims] for name in TABLE_3}
+    assert said == {"cifar10-vgg19": ["stays"] * 3, "cifar100-vgg19": ["stays", "stays", "falls"]}
+    for name in TABLE_2:
+        assert [claim.says for claim in catalogue.load(f"table2/{name}").claims] == ["rises", "falls"]
+
+
+def test_a_claim_of_the_same_runs_is_the_earlier_experiments() -> None:
+    decay = catalogue.load("controls/weight-decay")
+    same = [catalogue.origin(decay, claim) for claim in decay.claims]
+    assert same == ["table1/runes-mlp"] * 3 + [""] * 6, "a decay of 0 is the table's own recipe"
+    for name in ("table1/runes-mlp", "table2/cifar10-vit", "figure6", "prop31", "prop32"):
+        assert not any(catalogue.origin(catalogue.load(name), claim) for claim in catalogue.load(name).claims)
+
+
 def test_printed_numbers_of_table_2() -> None:
     for name, (a0, f0, a1, f1) in TABLE_2.items():
         auroc, fpr = (claim.published for claim in catalogue.load(f"table2/{name}").claims)

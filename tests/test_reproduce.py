@@ -10,10 +10,21 @@ import pytest
 import torch
 
 from thermocline import record, run, spec
-from thermocline.experiments import _claims, _runes
+from thermocline.experiments import _claims, _runes, compression
 from thermocline.experiments._claims import Arm, Claim, Cost, Curve, Quantity
 from thermocline.record import Row
-from thermocline.reproduce import Experiment, Shelf, catalogue, computed, continuing, figure, markdown, quantities, study
+from thermocline.reproduce import (
+    Experiment,
+    Shelf,
+    catalogue,
+    computed,
+    continuing,
+    figure,
+    markdown,
+    quantities,
+    study,
+    wording,
+)
 from thermocline.reproduce.output import write
 from thermocline.reproduce.verdict import ABSENT, HOLDS, UNDECIDED
 from thermocline.spec import Data, Net, Run, Train
@@ -121,12 +132,59 @@ def test_reductions(tmp_path: Path) -> None:
     record_run(tmp_path / TABLE.name, TABLE.runs[0], steps)
     source = Shelf(tmp_path).find(TABLE).sources[0]
     rank, norm = "solution_rank", "logit_norm"
-    for measure, by, expected in (
+    cases: list[tuple[str, _claims.Reduction, float]] = [
         (rank, "value", 20), (rank, "start", 50), (rank, "lowest", 4), (norm, "growth", 4), ("rank", "layers", 6),
         ("rank", "last layer", 3),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for measure, by, expected in cases:
         where = () if measure == norm else ("of=covariance", "rtol=0.001")
         assert quantities.value(source, Quantity("", measure, where=where, by=by), _claims.COLD) == expected
+
+
+def test_a_number_that_is_not_finite_is_none_not_an_earlier_one(tmp_path: Path) -> None:
+    def at(value: float, depth: int = 3, measure: str = "solution_rank") -> Row:
+        return Row("train", f"layer{depth}", depth, "", measure, "of=covariance,rtol=0.001", value)
+
+    steps = {5: [at(4.0, 3, "rank")], 9: [at(7.0, 2, "rank"), at(float("nan"), 3, "rank")]}
+    record_run(tmp_path / TABLE.name, TABLE.runs[0], steps)
+    one = study(TABLE, Shelf(tmp_path))
+    rank = Quantity("", "rank", where=("of=covariance", "rtol=0.001"), by="layers")
+    for quantity in (rank, dataclasses.replace(rank, by="last layer")):
+        assert quantities.value(one.found.sources[0], quantity, _claims.COLD) is None
+    record_run(tmp_path / "two" / TABLE.name, TABLE.runs[0], {5: [at(4.0)], 9: [at(float("inf"))]})
+    one = study(TABLE, Shelf(tmp_path / "two"))
+    assert quantities.value(one.found.sources[0], _claims.SOLUTION_RANK, _claims.COLD) is None
+    page = markdown.page(one, figure=False)
+    assert "rank of the logits (covariance, 1e-3) (T = 1): seed 0 has no finite value; `--seeds 4` adds others" in page
+    assert "effective depth; OOD drop, svhn (T = 1): seed 0 was made before this measure; `--seeds 4` adds others" in page
+
+
+def test_a_share_is_of_the_same_run(tmp_path: Path) -> None:
+    after = Row("test", "", 0, "", "compression", "part=accuracy,keep=0.99", 0.54)
+    record_run(tmp_path / TABLE.name, TABLE.runs[0], {9: [after, Row("test", "", 0, "", "accuracy", "", 0.6)]})
+    record_run(tmp_path / TABLE.name, TABLE.runs[1], {9: [after]})
+    cold, hot = Shelf(tmp_path).find(TABLE).sources
+    assert quantities.value(cold, compression.AFTER, _claims.COLD) == pytest.approx(0.9)
+    assert quantities.value(hot, compression.AFTER, _claims.HOT) is None
+
+
+def test_what_is_missing_is_told_apart_by_its_settings(tmp_path: Path) -> None:
+    lines = wording.lacking(Shelf(tmp_path).find(catalogue.load("appendix/width")))
+    assert [line.split(" (")[0] for line in lines] == ["runes-mlp-T1"] * 4
+    assert lines[0] == "runes-mlp-T1 (net.width=64, net.init=own): seeds 0-2"
+    assert wording.lacking(Shelf(tmp_path).find(TABLE)) == [f"cifar100-resnet18-T{t}: seeds 0-2" for t in (1, 100)]
+
+
+def test_a_finding_is_counted_once(tmp_path: Path) -> None:
+    fill(tmp_path, TABLE.runs)
+    shelf = Shelf(tmp_path)
+    studies = [study(catalogue.load(name), shelf) for name in (TABLE.name, "controls/weight-decay-cifar100")]
+    assert [one.summary for one in studies] == ["holds: 3", f"not run here: 6, as in {TABLE.name}: 3"]
+    page = markdown.overview(studies)
+    assert "9 claims in 2 experiments: holds: 3, not run here: 6. Another 3 are" in page
+    assert "| published numbers | 3 | 0 | 0 | 0 | 0 | 3 |" in page
+    assert "| directions or bounds claimed | 0 | 0 | 0 | 0 | 6 | 6 |" in page
+    assert f"as in {TABLE.name} (holds)" in page
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:

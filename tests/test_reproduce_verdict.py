@@ -62,7 +62,29 @@ def test_stays_equals_and_bounds() -> None:
     equals = Claim(RANK, "equals", ARMS[:1], (15.1,), margin=0.1, exact=True)
     assert [word(equals, by_seed(v)) for v in (15.14, 15.3)] == [HOLDS, FAILS]
     exact = Claim(RANK, "at least", ARMS[:1], bound=0.0, exact=True)
-    assert word(exact, by_seed(5, 5, -1e-3)) != HOLDS, "true of every draw, not of their mean"
+    assert word(exact, by_seed(5, 5, -1e-3)) == FAILS, "true of every draw, not of their mean"
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        Claim(RANK, "at least", ARMS[:1], bound=0.0, exact=True),
+        Claim(RANK, "at most", ARMS[:1], bound=0.0, exact=True),
+        Claim(RANK, "equals", ARMS[:1], (0.0,), margin=0.5, exact=True),
+    ],
+)
+def test_one_seed_outside_breaks_what_is_exact(claim: Claim) -> None:
+    found = judge(claim, [by_seed(1.0, 0.0, -1.0)]).verdict
+    assert (found.word, found.why) == (FAILS, "not true of every seed"), "more seeds could not mend it"
+
+
+def test_rounding_is_no_difference() -> None:
+    told = judge(Claim(RANK, "rises", ARMS), (by_seed(0.3, 0.3, 0.3), by_seed(*[0.1 + 0.2] * 3))).verdict
+    assert (told.word, told.why) == (FAILS, "there is no difference; all seeds equal")
+    told = judge(Claim(RANK, "rises", ARMS), (by_seed(0.3, 0.7, 1.1), by_seed(0.4, 0.8, 1.2))).verdict
+    assert (told.word, told.why) == (HOLDS, "the direction is clear; all seeds equal"), "0.1 however it was rounded"
+    small = judge(Claim(RANK, "rises", ARMS), (by_seed(1.0, 1.0, 1.0), by_seed(1 + 1e-9, 1 + 2e-9, 1 + 1.5e-9))).verdict
+    assert small.word == HOLDS, "small is not rounding"
 
 
 def test_too_few_seeds_say_how_many_more() -> None:

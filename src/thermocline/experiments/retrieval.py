@@ -22,8 +22,13 @@ def _arm(rule: str, n: int) -> Arm:
     return Arm(f"{rule}, n = {n}", where=(f"rule={rule}", f"n={n}"))
 
 
+def _margin(n: int) -> float:
+    """At 16 items both are printed alike; beyond, the smallest gain, 0.2 points at 64, is claimed as one."""
+    return 0.01 if n == LENGTHS[0] else 0.001
+
+
 CLAIMS = [
-    *(moves(ACCURACY, *PRINTED[n], arms=(_arm("plain", n), _arm("published", n)), margin=0.01) for n in LENGTHS),
+    *(moves(ACCURACY, *PRINTED[n], arms=(_arm("plain", n), _arm("published", n)), margin=_margin(n)) for n in LENGTHS),
     *(
         moves(ACCURACY, PRINTED[16][0], PRINTED[n][0], arms=(_arm("plain", 16), _arm("plain", n)), margin=0.01)
         for n in LENGTHS[1:]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from thermocline.experiments._claims import Claim, Cost, Curve
-from thermocline.spec import InputError, Run, replace, unknown
+from thermocline.spec import InputError, Run, leaves, replace, unknown
 
 FIRST = ("table1", "table2", "table3")  # rows of a run that several experiments read lie with the first of them
 
@@ -108,3 +108,30 @@ def seeded(runs: Iterable[Run], count: int) -> list[Run]:
     starts = list({family(run): run for run in runs}.values())
     seeds = range(max(count, 1 + max((run.seed for run in runs), default=-1)))
     return [replace(run, {"seed": seed}) for seed in seeds for run in starts]
+
+
+def origin(experiment: Experiment, claim: Claim) -> str:
+    """The earlier experiment that says the same of the same runs, or nothing."""
+    name = _origins().get(_identity(experiment, claim), experiment.name)
+    return "" if name == experiment.name else name
+
+
+@functools.cache
+def _origins() -> dict[Hashable, str]:
+    found: dict[Hashable, str] = {}
+    for one in map(load, names()):
+        for claim in one.claims:
+            found.setdefault(_identity(one, claim), one.name)
+    return found
+
+
+def _identity(experiment: Experiment, claim: Claim) -> Hashable:
+    """What is said, of which rows of which runs; what has neither runs nor computed rows is like nothing else."""
+    arms = []
+    for arm in claim.arms:
+        runs = frozenset(family(run) for run in experiment.runs if arm.settings.items() <= dict(leaves(run)).items())
+        table = experiment.table if experiment.computed and not arm.settings else ""
+        arms.append((runs, table or ("" if runs else experiment.name), arm.where))
+    quantity = claim.quantity
+    rows = (quantity.measure, quantity.split, quantity.where, quantity.by, quantity.over)
+    return rows, claim.says, claim.bound, claim.margin, tuple(arms)

@@ -71,7 +71,7 @@ def _line(study: Study, curve: Curve, arm: Any) -> Iterator[dict[str, Any]]:
             rows = [row for row in rows if row["step"] == rows[-1]["step"]]
         for row in rows:
             x = row[curve.x] if curve.x in NAMES else _parameter(row["params"], curve.x)
-            if x is not None and math.isfinite(x):
+            if x is not None and math.isfinite(x) and math.isfinite(row["value"]):
                 found.setdefault(float(x), []).append(row["value"])
     for x, values in sorted(found.items()):
         ends = {"value": statistics.fmean(values), "low": min(values), "high": max(values)}

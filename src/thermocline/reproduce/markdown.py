@@ -6,11 +6,22 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
+from thermocline.experiments._claims import Claim
 from thermocline.reproduce import wording
-from thermocline.reproduce.study import Study, words
+from thermocline.reproduce.study import Study, counted, unmeasured, words
 from thermocline.reproduce.verdict import ABSENT, RULE, WORDS, Finding
 
 HEADS = ("quantity", "claim", "published", "ours", "difference", "seeds", "verdict")
+KINDS = ("published numbers", "directions or bounds claimed", "derived or closed form")
+DIFFERS = (
+    'The papers\' "low logit norm" is a temperature here: T = 100, and 500 on runes. Their own value is not known.',
+    "Rank is counted on the covariance, at 1e-3 of its largest eigenvalue: the convention of [masarczyk2023tunnel]. The paper's"
+    " is not known; on CIFAR-100 / ResNet-18 at T = 1 ours is about 80 where it prints 99, so ranks compare in direction only.",
+    "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
+    " flattened ones.",
+    "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have.",
+    "CIFAR and SVHN were JPEG copies, not the originals, wherever a page's list of images says so.",
+)
 GROUPS = {
     "table1": "Table 1: effective depth, OOD drop, rank of the logits",
     "table2": "Table 2: detection by NECO",
@@ -33,7 +44,7 @@ def page(study: Study, *, figure: bool, notes: str = "") -> str:
         f"*Generated from the rows by `thermocline reproduce {experiment.name} --report`: edit `notes.md`, not this page.*",
         "## Verdict",
         f"{study.summary}." + (f" Not run: {study.why}." if study.why else ""),
-        _table(HEADS, (_cells(finding) for finding in study.findings)),
+        _table(HEADS, (_cells(study, finding) for finding in study.findings)),
         "Of an arm: mean and, from three seeds on, Student's 95 % interval over its seeds. Of a difference: the same, paired"
         " over the seeds both arms have. The rule is in [docs/reproduction.md]("
         + "../" * _depth(experiment.name)
@@ -55,12 +66,14 @@ def _depth(name: str) -> int:
     return len(PurePosixPath(name).parts) + 1
 
 
-def _cells(finding: Finding) -> tuple[str, ...]:
+def _cells(study: Study, finding: Finding) -> tuple[str, ...]:
     claim = finding.claim
     arms = range(len(claim.arms))
     printed = " → ".join(wording.published(claim, place) for place in arms) if claim.published else wording.DASH
     ours = " → ".join(wording.arm(finding, place) for place in arms)
     verdict = f"**{finding.verdict.word}**: {finding.verdict.why}"
+    if name := study.origin(finding):
+        verdict = f"as in {name} ({finding.verdict.word})"
     seeds = wording.seeds(finding)
     return claim.quantity.name, wording.claimed(claim), printed, ours, wording.difference(finding), seeds, verdict
 
@@ -84,6 +97,7 @@ def _missing(study: Study) -> Iterator[str]:
     lines = [f"- {line}" for line in wording.lacking(found)]
     lines += [f"- {name}: begun, not finished" for name in found.unfinished]
     lines += ["- its computed rows"] if found.lacks_table else []
+    lines += [f"- {line}" for line in wording.unmeasured(unmeasured(study), experiment.runs)]
     if lines and not experiment.why:
         yield f"## What is missing\n\n`{experiment.command}` runs it ({experiment.cost.words}).\n\n" + "\n".join(lines)
     if found.problems:
@@ -116,13 +130,14 @@ def _made(study: Study) -> Iterator[str]:
 
 def overview(studies: Sequence[Study]) -> str:
     """The page that says what holds: every experiment in a line, then every claim there are rows for."""
-    total = words({word: count for word in WORDS if (count := sum(study.counts.get(word, 0) for study in studies))})
     parts = [
         "# What holds",
         "Neither paper's code is public; this is an independent reproduction from their text. Every number here is read from"
         " rows committed under [results](../results), by `thermocline reproduce all --report`, which writes this page. An"
         " experiment's own page has its numbers by seed, the rows each comes from, the code and the card.",
-        f"{sum(len(study.findings) for study in studies)} claims in {len(studies)} experiments: {total}.",
+        *_totals(studies),
+        "## What differs from the papers",
+        "\n".join(f"- {line}" for line in DIFFERS),
         "## At a glance",
         _table(
             ("experiment", "what is claimed", "runs", "verdict"),
@@ -138,6 +153,30 @@ def overview(studies: Sequence[Study]) -> str:
         if absent := [line for study in members if (line := _not_run(study))]:
             parts.append("\n".join(absent))
     return "\n\n".join(parts) + "\n"
+
+
+def _totals(studies: Sequence[Study]) -> Iterator[str]:
+    """How many claims have which verdict, by what they are measured against; each is counted once."""
+    kinds: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+    for finding in itertools.chain.from_iterable(study.own for study in studies):
+        kinds[_kind(finding.claim)].append(finding)
+    every = list(itertools.chain.from_iterable(kinds.values()))
+    again = sum(len(study.findings) for study in studies) - len(every)
+    yield (
+        f"{len(every)} claims in {len(studies)} experiments: {words(counted(every))}. Another {again} are about the same"
+        " quantity of the same runs as an earlier experiment's; they are shown as such, and counted there."
+    )
+    lines = (
+        (kind, *(str(counted(some).get(word, 0)) for word in WORDS), str(len(some)))
+        for kind, some in (*kinds.items(), ("all", every))
+    )
+    yield _table(("claims by what they are measured against", *WORDS, "all"), lines)
+
+
+def _kind(claim: Claim) -> str:
+    if claim.derived or claim.exact:
+        return KINDS[2]
+    return KINDS[0] if claim.published else KINDS[1]
 
 
 def _glance(study: Study) -> tuple[str, ...]:
@@ -156,7 +195,7 @@ def _link(study: Study) -> str:
 def _lines(study: Study) -> Iterator[tuple[str, ...]]:
     """The claims that there are rows for; only the first names the experiment."""
     told = [finding for finding in study.findings if finding.verdict.word != ABSENT]
-    yield from ((_link(study) if place == 0 else "", *_cells(finding)) for place, finding in enumerate(told))
+    yield from ((_link(study) if place == 0 else "", *_cells(study, finding)) for place, finding in enumerate(told))
 
 
 def _not_run(study: Study) -> str:
@@ -166,8 +205,12 @@ def _not_run(study: Study) -> str:
         return ""
     experiment = study.experiment
     claims = "; ".join(f"{f.claim.quantity.name} {wording.claimed(f.claim)}{_numbers(f)}" for f in absent)
+    names = {f.claim.quantity.name for f in absent}
+    gaps = wording.unmeasured([gap for gap in unmeasured(study) if gap.quantity in names], experiment.runs)
     missing = study.found.missing or study.found.lacks_table
-    how = f" `{experiment.command}` runs it." if missing else " The rows there are from before it was measured."
+    how = (f" `{experiment.command}` runs it." if missing else "") + "".join(
+        f" Of the runs that are there, {gap}." for gap in gaps
+    )
     why = f": {study.why}." if study.why else "."
     return f"- **{experiment.name}**, {ABSENT}{why}{'' if experiment.why else how} {claims}."
 

@@ -17,13 +17,17 @@ Rows = list[dict[str, Any]]
 
 
 def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
-    """The number of one run; None where it has no such rows.
+    """The number of one run; None where it has no such rows, or where what they come to is not finite.
 
     Of several kinds of probe the first is read, as in reports. Rows that leave more than one number open are an error: the
     quantity then does not say which.
     """
     rows = select(source.rows, quantity, arm.where)
-    return _REDUCTIONS[quantity.by](rows, quantity) if rows else None
+    number = _REDUCTIONS[quantity.by](rows, quantity) if rows else None
+    if number is not None and quantity.over is not None:
+        whole = value(source, quantity.over, arm)
+        number = number / whole if whole else None
+    return number if number is not None and math.isfinite(number) else None
 
 
 def belongs(source: Source, arm: Arm) -> bool:
@@ -43,14 +47,14 @@ def values(sources: Iterable[Source], quantity: Quantity, arm: Arm) -> dict[int,
 
 
 def select(table: pa.Table, quantity: Quantity, more: Iterable[str] = ()) -> Rows:
-    """The finite rows that a quantity is made of, in order of step and layer."""
+    """The rows that a quantity is made of, in order of step and layer."""
     chosen = pc.field("measure") == quantity.measure
     if quantity.split:
         chosen &= pc.field("split") == quantity.split
     wanted = {*quantity.where, *more}
     rows = [row for row in table.filter(chosen).to_pylist() if wanted <= set(row["params"].split(","))]
     kinds = list(dict.fromkeys(_probe(row) for row in rows))
-    rows = [row for row in rows if _probe(row) == kinds[0] and math.isfinite(row["value"])]
+    rows = [row for row in rows if _probe(row) == kinds[0]]
     return sorted(rows, key=lambda row: (row["step"], row["depth"]))
 
 
@@ -84,7 +88,8 @@ def _growth(rows: Rows, quantity: Quantity) -> float | None:
 
 def _lowest(rows: Rows, quantity: Quantity) -> float | None:
     steps = sorted({row["step"] for row in rows})[1:]
-    return min((_one([row for row in rows if row["step"] == step], quantity) for step in steps), default=None)
+    found = [_one([row for row in rows if row["step"] == step], quantity) for step in steps]
+    return min(found, default=None) if all(map(math.isfinite, found)) else None
 
 
 def _layers(rows: Rows, quantity: Quantity) -> float:

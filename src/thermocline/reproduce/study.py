@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from thermocline.reproduce import quantities, verdict
+from thermocline.reproduce import catalogue, quantities, verdict
 from thermocline.reproduce.catalogue import Experiment
 from thermocline.reproduce.sources import Found, Shelf
 from thermocline.reproduce.verdict import Finding
@@ -21,19 +21,24 @@ class Study:
     findings: tuple[Finding, ...]
 
     @property
+    def own(self) -> list[Finding]:
+        """The findings that no earlier experiment has."""
+        return [finding for finding in self.findings if not self.origin(finding)]
+
+    @property
     def counts(self) -> dict[str, int]:
-        """How many claims have which verdict; words that none has are left out."""
-        told = Counter(finding.verdict.word for finding in self.findings)
-        return {word: told[word] for word in verdict.WORDS if told[word]}
+        """How many of its own claims have which verdict; words that none has are left out."""
+        return counted(self.own)
+
+    def origin(self, finding: Finding) -> str:
+        """The earlier experiment that has the same finding from the same runs, or nothing."""
+        return catalogue.origin(self.experiment, finding.claim)
 
     @property
     def summary(self) -> str:
-        """The verdict in a line.
-
-        >>> words({"holds": 2, "undecided": 1})
-        'holds: 2, undecided: 1'
-        """
-        return words(self.counts)
+        """The verdict in a line; what an earlier experiment has too is named, not counted again."""
+        shared = Counter(f"as in {name}" for finding in self.findings if (name := self.origin(finding)))
+        return words({**self.counts, **shared})
 
     @property
     def why(self) -> str:
@@ -42,13 +47,49 @@ class Study:
             return self.experiment.why
         if not self.found.sources:
             return f"it needs a GPU ({self.experiment.cost.words})" if self.experiment.cost.gpu else "nobody has run it yet"
-        if set(self.counts) == {verdict.ABSENT}:
+        if {finding.verdict.word for finding in self.findings} == {verdict.ABSENT}:
             return f"{len(self.found.missing)} of its {len(self.experiment.runs)} runs are missing"
         return ""
 
 
+@dataclass(frozen=True)
+class Unmeasured:
+    """Finished runs of an arm that give a quantity no number: made before the measure was, or their number is not finite."""
+
+    quantity: str
+    arm: str
+    seeds: tuple[int, ...]
+    early: bool
+
+
+def unmeasured(study: Study) -> list[Unmeasured]:
+    """Which finished runs have no number for which claims."""
+    found: dict[Unmeasured, None] = {}
+    for claim, values in ((finding.claim, finding.values) for finding in study.findings):
+        for arm, known in zip(claim.arms, values):
+            runs = [source for source in study.found.sources if arm.settings and quantities.belongs(source, arm)]
+            lacks = [source for source in runs if source.seed not in known]
+            for early in (True, False):
+                some = sorted(
+                    {one.seed for one in lacks if early != bool(quantities.select(one.rows, claim.quantity, arm.where))}
+                )
+                if some:
+                    found[Unmeasured(claim.quantity.name, arm.label, tuple(some), early)] = None
+    return list(found)
+
+
+def counted(findings: Iterable[Finding]) -> dict[str, int]:
+    """How many findings have which verdict."""
+    told = Counter(finding.verdict.word for finding in findings)
+    return {word: told[word] for word in verdict.WORDS if told[word]}
+
+
 def words(counts: dict[str, int]) -> str:
-    """Verdicts and how many claims have each."""
+    """Verdicts and how many claims have each.
+
+    >>> words({"holds": 2, "undecided": 1})
+    'holds: 2, undecided: 1'
+    """
     return ", ".join(f"{word}: {count}" for word, count in counts.items())
 
 

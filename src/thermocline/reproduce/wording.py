@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from thermocline import spec
 from thermocline.experiments._claims import Claim, Quantity
 from thermocline.reproduce.sources import Found, Source
+from thermocline.reproduce.study import Unmeasured
 from thermocline.reproduce.verdict import SEEDS, Finding, Interval, interval
+from thermocline.spec import Run
 
 DASH = "–"
 COPIES = {  # what a fingerprint of images and labels stands for, where it is known
@@ -77,7 +80,7 @@ def rows(quantity: Quantity) -> str:
     """Which rows a quantity is made of."""
     parts = [f"measure `{quantity.measure}`", *([f"split `{quantity.split}`"] if quantity.split else [])]
     parts += [f"params with `{', '.join(quantity.where)}`"] if quantity.where else []
-    return ", ".join(parts) + REDUCED[quantity.by]
+    return ", ".join(parts) + REDUCED[quantity.by] + (f"; over {rows(quantity.over)}" if quantity.over else "")
 
 
 def seeds(finding: Finding) -> str:
@@ -133,11 +136,45 @@ def images(found: Found) -> list[str]:
 
 
 def lacking(found: Found) -> list[str]:
-    """What is still to be run, setting by setting."""
+    """What is still to be run, setting by setting; of runs whose names are alike, with the settings that tell them apart."""
+    known = [(_start(run.name), dict(spec.leaves(run))) for run in found.missing]
+    known += [(_start(source.name), source.settings) for source in found.sources if source.settings]
     by_setting: dict[str, list[int]] = {}
     for run in found.missing:
-        by_setting.setdefault(run.name.rsplit("-s", 1)[0], []).append(run.seed)
+        own, alike = dict(spec.leaves(run)), [settings for name, settings in known if name == _start(run.name)]
+        apart = [path for path in own if path != "seed" and any(settings.get(path) != own[path] for settings in alike)]
+        more = ", ".join(f"{path}={_setting(own[path])}" for path in apart)
+        by_setting.setdefault(_start(run.name) + (f" ({more})" if more else ""), []).append(run.seed)
     return [f"{name}: {_seeds(numbers)}" for name, numbers in by_setting.items()]
+
+
+def _start(name: str) -> str:
+    return name.rsplit("-s", 1)[0]
+
+
+def _setting(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def unmeasured(found: Iterable[Unmeasured], runs: Sequence[Run]) -> list[str]:
+    """Which finished runs have no number, quantities with the same gap together, and which seeds would have one."""
+    gaps: dict[tuple[tuple[int, ...], bool], dict[str, list[str]]] = {}
+    for one in found:
+        arms = gaps.setdefault((one.seeds, one.early), {}).setdefault(one.quantity, [])
+        arms += [] if one.arm in arms else [one.arm]
+    lines = []
+    for (numbers, early), quantities in gaps.items():
+        by_arms: dict[str, list[str]] = {}
+        for quantity, arms in quantities.items():
+            by_arms.setdefault(" and ".join(arms), []).append(quantity)
+        what = "; ".join(f"{'; '.join(some)} ({arms})" for arms, some in by_arms.items())
+        many = len(numbers) > 1
+        why = (
+            f"{'were' if many else 'was'} made before this measure" if early else f"{'have' if many else 'has'} no finite value"
+        )
+        enough = 1 + max(run.seed for run in runs) + len(numbers)
+        lines.append(f"{what}: {_seeds(numbers)} {why}; `--seeds {enough}` adds others")
+    return lines
 
 
 def _seeds(numbers: Sequence[int]) -> str:

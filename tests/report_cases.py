@@ -206,7 +206,7 @@ def write_many(folder: Path, *, layers: int, runs: int, checkpoints: int, same: 
         rows = list(step_rows(step / (checkpoints - 1), 1.0, 0.999))
         for depth in range(1, layers + 1):
             place = ("train", f"stage.{depth}.conv", depth, "pool2")
-            values = [math.exp(-0.01 * depth * i / layers - 0.004 * i) for i in range(512 if final else 5)]
+            values = [math.exp(-0.01 * depth * i / layers - 0.004 * i) for i in range(256 if final else 1)]  # 48 are drawn
             rows += [Row(*place, "singular_value", record.params(index=i), value) for i, value in enumerate(values)]
             rows.append(Row(*place, "rank", record.params(**record.RANK), 500.0 - depth + step))
             rows += [Row(*place, name, "", 20.0 + depth / 7 + step / 3) for name in ("entropy_rank", "stable_rank")]

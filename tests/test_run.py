@@ -262,3 +262,17 @@ def test_a_missing_gpu_is_said() -> None:
         run.check(TINY, device="cuda")
     with pytest.raises(InputError, match="did you mean 'cuda'"):
         run.check(TINY, device="cudda")
+
+
+def test_dear_measures_are_followed_when_asked_for(tmp_path: Path) -> None:
+    what = spec.replace(TINY, {"train.epochs": 1, "train.snapshots": 2, "data.ood": ("digits",)})
+    for name, follow in (("plain", ()), ("followed", ("alignment", "orthodev"))):
+        (folder,) = run.sweep([spec.replace(what, {"follow": follow})], tmp_path / name)
+        rows = record.load_rows([folder]).to_pylist()
+        for measure in ("alignment", "orthodev"):
+            steps = {row["step"] for row in rows if row["measure"] == measure}
+            assert steps == ({row["step"] for row in rows} if follow else {max(row["step"] for row in rows)})
+    with pytest.raises(InputError, match="follow names orthodev, which measures leaves out"):
+        run.check(spec.replace(what, {"measures": ("loss",), "follow": ("orthodev",)}))
+    with pytest.raises(InputError, match="orthodef"):
+        run.check(spec.replace(what, {"follow": ("orthodef",)}))

@@ -29,6 +29,7 @@ def test_every_setting_changes_the_key() -> None:
         "data.ood": ("digits",),
         "train.milestones": (0.3,),
         "measures": ("rank",),
+        "follow": ("rank",),
         "probes": ("logistic", "ridge"),
         "train.nesterov": True,
         "train.compile": True,

@@ -72,6 +72,8 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
         data.check(name, data_dir=data_dir)
     if not measure.select(what.measures):
         raise InputError("measures is empty: name at least one (see: thermocline list measures), or 'all'")
+    if absent := set(measure.select(what.follow)) - set(measure.select(what.measures)):
+        raise InputError(f"follow names {min(absent)}, which measures leaves out: add it there, or 'all'")
     if not what.probes:
         raise InputError("probes is empty: name at least one, such as ridge or logistic")
     if what.train.batch == 1 and what.net.name in nets.BATCH_NORMED:
@@ -183,8 +185,8 @@ def _measure(
     what: spec.Run, state: train.State, train_on: Any, test_on: Any, ood: Any, *, final: bool, team: Team
 ) -> list[record.Row]:
     """The rows of a snapshot, at the temperature training is at."""
-    options: dict[str, Any] = {"measures": what.measures, "probes": what.probes, "final": final, "team": team}
-    options["temperature"] = float(state.temperature)
+    options: dict[str, Any] = {"measures": what.measures, "follow": what.follow, "probes": what.probes}
+    options |= {"final": final, "team": team, "temperature": float(state.temperature)}
     try:
         return measure.measure(state.net, train_on, test_on, ood, **options)
     except spec.Failure as error:

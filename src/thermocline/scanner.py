@@ -237,7 +237,7 @@ class Watch:
         self._measuring = True
         try:
             with _random_states_kept():
-                rows = measure.measure(self.net, self._sample, None, {}, final=False, dear=True, **self._options)
+                rows = measure.measure(self.net, self._sample, None, {}, final=False, follow=("all",), **self._options)
         finally:
             self._measuring = False
         self._seen[step] = rows

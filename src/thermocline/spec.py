@@ -157,6 +157,7 @@ class Run:
     probes: tuple[Probe, ...] = setting(
         ("ridge",), "linear probes to train on every layer; the first gives effective depth and OOD drop in reports"
     )
+    follow: tuple[str, ...] = setting((), "measures to take at every snapshot, beside the cheap ones that always are")
 
     @property
     def key(self) -> str:

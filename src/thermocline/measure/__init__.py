@@ -34,20 +34,20 @@ def measure(
     temperature: float,
     taps: Sequence[Tap] = (),
     measures: Iterable[str] = ("all",),
+    follow: Iterable[str] = (),
     probes: tuple[str, ...] = ("ridge",),
     final: bool = True,
-    dear: bool = False,
     logits: Callable[[Any], Tensor] = lambda output: output,
     progress: bool = False,
     team: Team = ALONE,
 ) -> list[Row]:
-    """The rows of the measures asked for. With `final=False` only those cheap enough to follow training, unless `dear`.
+    """The rows of the measures asked for. With `final=False` only those cheap enough to follow training, and those in `follow`.
 
     Data is a Split, (inputs, labels) tensors, a Dataset or a DataLoader; `test` may be None, for measures of training data
     alone. `taps` default to those the net declares. Of a team each process looks at its share; the one that leads has the rows.
     """
-    chosen = [MEASURES[name] for name in select(measures)]
-    chosen = [one for one in chosen if final or dear or one.throughout]
+    followed = {name for name in MEASURES if final or MEASURES[name].throughout} | set(select(follow))
+    chosen = [MEASURES[name] for name in select(measures) if name in followed]
     check_sets(ood)
     needs = frozenset().union(*(one.needs for one in chosen))
     subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, probes, progress, team)

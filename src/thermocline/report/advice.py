@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from thermocline.report.facts import Case, Group
+from thermocline.report.facts import Case, Group, Summary
 
 SMALL = 0.05
 """The OOD drop below which the last layer is taken to be as good as any."""
+
+NEAR = 0.99
+"""The share of the last layer's accuracy from which on a layer is as good: that of effective depth."""
+
+CHOSEN = "on the test images that chose it"
+"""What is said of a layer that was picked by the numbers it is shown with."""
 
 
 @dataclass(frozen=True)
@@ -32,32 +38,62 @@ def _depth(group: Group) -> Iterator[tuple[str, str, str]]:
     kappa, layers = group.estimate(lambda one: one.effective_depth), group.first(lambda one: one.layers)
     if kappa is None or not layers:
         return
-    data, share = group.members[0].data, f"Effective depth {_percent(kappa.mean)}"
-    deepest = max(round(one.effective_depth * layers) for one in group.members if one.effective_depth is not None)
-    if deepest == layers:
-        yield "calm", "Nothing to cut", f"{share}: no layer before the last of {layers} reads {data} as well."
+    depths = [round(one.effective_depth * layers) for one in group.members if one.effective_depth is not None]
+    share, data = f"Effective depth {_percent(kappa.mean)}", group.members[0].data
+    if min(depths) < max(depths):
+        share += f" on average (layers {min(depths)} to {max(depths)} of {layers}, by seed)"
+    cut = _within(group, layers, max(depths))
+    if cut == layers:
+        where = "in at least one seed no layer" if min(depths) < max(depths) == layers else "no layer"
+        every = " in every seed" if max(depths) < layers else ""
+        near = f"before the last of {layers} comes within 1 % of its accuracy on {data}{every}"
+        yield "calm", "Nothing to cut", f"{share}: {where} {near}."
         return
-    idle = f"layer {layers} adds" if deepest + 1 == layers else f"layers {deepest + 1} to {layers} add"
-    place = f"layer {deepest}{_name(group, 'test', deepest)}"
-    where = f"{idle} nothing that a linear read-out of {data} could use; you could cut after {place}"
-    yield "warn", "Layers to spare", f"{share}: {where}."
+    place = f"layer {cut}{_name(group, 'test', cut)}"
+    where = f"a linear read-out of {data} at {place} comes within 1 % of that at the last of {layers}"
+    yield "warn", "Layers to spare", f"{share}: {where}, {CHOSEN}; you could cut there."
+
+
+def _within(group: Group, layers: int, deepest: int) -> int:
+    """The first layer, from the deepest effective depth on, that is within 1 % of the last in every seed.
+
+    Accuracy need not rise with depth: a layer beyond a seed's own effective depth can be worse again.
+    """
+    found = [{depth: value for depth, _, value in one.probes.get("test", ())} for one in group.members]
+    known = [(one, accuracy) for one, accuracy in zip(group.members, found) if layers in accuracy]
+
+    def good(depth: int) -> bool:
+        return all(
+            round((one.effective_depth or 0) * layers) == depth or accuracy.get(depth, 0) >= NEAR * accuracy[layers]
+            for one, accuracy in known
+        )
+
+    return next(filter(good, range(deepest, layers)), layers)
 
 
 def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
     """From rho: whether the last layer is the one to take features for other data from, and else which."""
     for name in dict.fromkeys(name for one in group.members for name in one.ood_drop):
         rho = group.estimate(lambda one, name=name: one.ood_drop.get(name))
-        best = _best(group, name)
-        if rho is None or best is None:
+        means = _means(group.members, name)
+        if rho is None or not means:
             continue
-        layer, accuracy = best
         if rho.mean < SMALL:
             kept = f"probes of {name} keep {_percent(1 - rho.mean)} of their best accuracy"
             yield "good", "Last layer will do", f"At the last layer {kept}: its features serve {name} too."
             continue
-        take = f"take features from layer {layer}{_name(group, name, layer)}, where they reach {_percent(accuracy)}"
+        layer = max(means, key=lambda depth: means[depth])
         lost = "half" if 0.475 <= rho.mean < 0.525 else _percent(rho.mean)
-        yield "warn", "Take earlier features", f"Probes of {name} lose {lost} of their accuracy by the last layer: {take}."
+        said = f"Probes of {name} lose {lost} of their best accuracy by the last layer"
+        each = [_means([one], name) for one in group.members if name in one.probes]
+        differ = any(one.get(layer, 0.0) < max(one.values()) for one in each)
+        if layer == max(means):
+            why = ", but the best layer differs by seed: on average it is the last" if differ else ""
+            yield "calm", "No one layer is better", f"{said}{why}."
+            continue
+        best = ", the best on average though in at least one seed another is" if differ else ""
+        take = f"take features from layer {layer}{_name(group, name, layer)}{best}, where they reach {_percent(means[layer])}"
+        yield "warn", "Take earlier features", f"{said}: {take} {CHOSEN}."
 
 
 def _rank(group: Group) -> Iterator[tuple[str, str, str]]:
@@ -89,14 +125,13 @@ def _detection(group: Group) -> Iterator[tuple[str, str, str]]:
         yield "good" if good else "warn", word, sentence
 
 
-def _best(group: Group, name: str) -> tuple[int, float] | None:
-    """The layer whose probe does best on a set, by the mean over seeds."""
+def _means(members: Iterable[Summary], name: str) -> dict[int, float]:
+    """The mean accuracy over seeds of the probes of a set, by layer."""
     layers: dict[int, list[float]] = {}
-    for one in group.members:
+    for one in members:
         for depth, _, accuracy in one.probes.get(name, ()):
             layers.setdefault(depth, []).append(accuracy)
-    means = {depth: sum(values) / len(values) for depth, values in layers.items()}
-    return max(means.items(), key=lambda pair: pair[1], default=None)
+    return {depth: sum(values) / len(values) for depth, values in layers.items()}
 
 
 def _name(group: Group, name: str, depth: int) -> str:

@@ -83,12 +83,14 @@ def _counted(title: str, rows: list[Point], scale: Temperatures) -> Panel:
 def layer_spectra(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
     """Every layer's spectrum, the threshold, and the rank that follows from it."""
     rows = spectra(case, runs, most=48)
+    by_series: dict[str, list[Point]] = {}
+    for row in rows:
+        by_series.setdefault(row["series"], []).append(row)
     panels: list[Panel | str] = []
-    for group in case.groups:
-        if some := [row for row in rows if row["series"] == group.label]:
-            longest = max(row["x"] for row in rows)
-            panels.append(marks.fan(group.label, some, scale.colour(group.temperature), y=_ratio(rows), longest=longest))
-    if panels:
+    if rows:
+        y, longest = _ratio(rows), max(row["x"] for row in rows)
+        hues = {group.label: scale.colour(group.temperature) for group in case.groups}
+        panels += [marks.fan(name, some, hues[name], y=y, longest=longest) for name, some in by_series.items()]
         panels.append(marks.recount("Rank at the threshold of the slider", recounted(case, runs), scale))
     sentence = (
         "Singular values of each layer's features relative to the first, from the first layer (faint) to the logits (strong)."

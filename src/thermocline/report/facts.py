@@ -152,18 +152,15 @@ def points(run: Loaded, measure: str, *, last: bool = False) -> list[dict[str, A
 
 def spectra(run: Loaded) -> dict[tuple[int, str], list[float]]:
     """The singular values of every (depth, layer) at the last step, largest first; read as columns, since there are many."""
-    table = _of(run, "singular_value", last=True)
-    found: dict[tuple[int, str], list[float]] = {}
-    for depth, layer, value in zip(*(table[name].to_pylist() for name in ("depth", "layer", "value"))):
-        if math.isfinite(value):
-            found.setdefault((depth, layer), []).append(value)
-    return {place: sorted(values, reverse=True) for place, values in sorted(found.items())}
+    table = _of(run, "singular_value", last=True).group_by(["depth", "layer"]).aggregate([("value", "list")])
+    found = {(row["depth"], row["layer"]): list(filter(math.isfinite, row["value_list"])) for row in table.to_pylist()}
+    return {place: sorted(values, reverse=True) for place, values in sorted(found.items()) if values}
 
 
 def _of(run: Loaded, measure: str, *, last: bool) -> pa.Table:
     table = run.rows.filter(pc.field("measure") == measure).select(_COLUMNS)
     # Before rows become objects: of a long run those of the last step are few.
-    return table.filter(pc.field("step") == max(table["step"].to_pylist(), default=0)) if last else table
+    return table.filter(pc.field("step") == pc.call_function("max", [table["step"]])) if last and len(table) else table
 
 
 def parameters(text: str) -> dict[str, str]:

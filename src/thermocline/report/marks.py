@@ -132,13 +132,15 @@ def _curves(rows: Sequence[Point], scale: Temperatures, *, x: Axis, y: Axis, dot
 def chosen_layer() -> alt.Chart:
     """A band at the layer that was chosen on the page; placed by pixel, so that it has no say in the axis."""
     look = {"strokeWidth": 9, "color": "var(--ink)", "opacity": alt.ExprRef(f"{CHOSEN} ? 0.16 : 0")}
-    return alt.Chart(data([{}])).mark_rule(**look).encode(x=alt.value(alt.ExprRef(f"scale('x', {CHOSEN})")))
+    return alt.Chart(data([{}])).mark_rule(**look).encode(x=alt.XValue(alt.ExprRef(f"scale('x', {CHOSEN})")))
 
 
 def threshold(y: Axis) -> alt.LayerChart:
     """The tolerance that ranks are counted at, as a line that the page's slider moves."""
     base = alt.Chart(data([{}])).transform_calculate(value=TOLERANCE).encode(y=y.y())
-    words = base.transform_calculate(words=f"'threshold ' + format({TOLERANCE}, '.2~g')").encode(text="words:N", x=alt.value(4))
+    words = base.transform_calculate(words=f"'threshold ' + format({TOLERANCE}, '.2~g')").encode(
+        text="words:N", x=alt.XValue(4)
+    )
     place = {"align": "left", "baseline": "top", "dy": 5}
     outline = words.mark_text(stroke="var(--paper)", strokeWidth=4, strokeJoin="round", **place)
     rule = base.mark_rule(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
@@ -164,7 +166,7 @@ def depth_marks(case: Case, rows: Sequence[Point], scale: Temperatures) -> list[
         found.append(rule)
         words = f"{group.label}: layer {layer}"
         side = {"align": "right", "dx": -6} if layer > deepest * 0.6 else {"align": "left", "dx": 6}
-        found += haloed(base, words, y=alt.value(HEIGHT - 10 - 16 * place), **side)
+        found += haloed(base, words, y=alt.YValue(HEIGHT - 10 - 16 * place), **side)
     # Words go over every line, so that no line crosses them.
     return sorted(found, key=lambda chart: chart.mark.type == "text")
 
@@ -196,7 +198,7 @@ def horizontal(value: float, words: str, *, above: bool = False) -> alt.LayerCha
     base = alt.Chart(data([{"value": value}])).encode(y="value:Q")
     rule = base.mark_rule(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
     side = {"baseline": "bottom", "dy": -5} if above else {"baseline": "top", "dy": 5}
-    return alt.LayerChart(layer=[rule, *haloed(base, words, x=alt.value(4), align="left", **side)])
+    return alt.LayerChart(layer=[rule, *haloed(base, words, x=alt.XValue(4), align="left", **side)])
 
 
 def fan(title: str, rows: Sequence[Point], hue: str, *, y: Axis, longest: int) -> Panel:
@@ -204,7 +206,8 @@ def fan(title: str, rows: Sequence[Point], hue: str, *, y: Axis, longest: int) -
     room = {"type": "log", "domain": [1, longest * 2.4], "nice": False, "padding": 6}
     x = Axis("index i", room, "~g", {"values": [1, 10, 100, 1000, 10000]})
     plain = Axis("index i", {"domain": [1, longest * 1.25], "nice": False, "padding": 6}, "~g", {"tickCount": 5})
-    drawn = (layered(*_fan(rows, hue, x=one, y=y), threshold(y)) for one in (x, plain))
+    cut = threshold(y)
+    drawn = (layered(*_fan(rows, hue, x=one, y=y), cut) for one in (x, plain))
     return Panel(title, next(drawn), rows, description=f"Spectra of the layers at {title}", other=next(drawn))
 
 
@@ -221,12 +224,14 @@ def _fan(rows: Sequence[Point], hue: str, *, x: Axis, y: Axis) -> list[alt.Chart
     ]
     # A point to hover for each of very many values would be most of what a page has to draw.
     hover = [base.mark_point(size=40, opacity=0).encode(tooltip=tooltip)] if len(rows) < 1200 else []
-    names = []
+    ends = []
     for depth in sorted({min(row["depth"] for row in rows), max(row["depth"] for row in rows)}):
         own = [row for row in rows if row["depth"] == depth]
-        end = next((row for row in reversed(own) if row["value"] > 3e-6), own[-1])  # so that its name has room
+        ends.append(next((row for row in reversed(own) if row["value"] > 3e-6), own[-1]))  # so that its name has room
+    names = []
+    for end, side in zip(sorted(ends, key=lambda row: row["value"]), ("top", "bottom")):  # away from each other
         place = alt.Chart(data([end])).encode(x=x.x(), y=y.y())
-        names += haloed(place, f"layer {depth}", align="left", dx=6)
+        names += haloed(place, f"layer {end['depth']}", align="left", baseline=side, dx=6)
     return [line.encode(detail="depth:O", opacity=strength, tooltip=tooltip[:2]), chosen, *hover, *names]
 
 
@@ -280,7 +285,7 @@ def haloed(
     """Words that stay readable over lines: once as a thick outline in the paper's colour, once in ink."""
     place = {"align": align, "baseline": baseline, "dx": dx, "dy": dy}
     outline = base.mark_text(stroke="var(--paper)", strokeWidth=4, strokeJoin="round", **place)
-    return [mark.encode(text=alt.value(words), **at) for mark in (outline, base.mark_text(color="var(--ink)", **place))]
+    return [mark.encode(text=alt.TextValue(words), **at) for mark in (outline, base.mark_text(color="var(--ink)", **place))]
 
 
 def layered(*charts: alt.Chart | alt.LayerChart) -> alt.LayerChart:

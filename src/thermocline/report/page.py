@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,6 @@ def render(paths: Paths, output: str | Path, *, figures: str | Path | None = Non
 
 def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
     """The runs that can be read, coldest first, and a line on each that cannot, or is there twice."""
-    runs: list[Loaded] = []
     notes: list[str] = []
     known: dict[str, list[Loaded]] = {}
     with warnings.catch_warnings(record=True) as caught:
@@ -87,8 +86,8 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
             if same := next((one for one in alike if "sessions" in run.provenance or one.rows.equals(run.rows)), None):
                 notes.append(f"{path} is the same run as {same.path}: it is left out")
                 continue
-            runs.append(_told_apart(run) if alike else run)
             alike.append(run)
+    runs = _told_apart(known.values())
     if not runs:
         told = f" ({'; '.join(notes)})" if notes else ""
         raise InputError(f"no runs to report on; give run directories, or a folder of them{told}")
@@ -96,9 +95,24 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
     return runs, [*notes, *(str(warning.message) for warning in caught)]
 
 
-def _told_apart(scan: Loaded) -> Loaded:
-    """A scan under the name of its folder too: its spec does not know which weights were scanned."""
-    net = dataclasses.replace(scan.spec.net, name=f"{scan.spec.net.name} ({scan.name})")
+def _told_apart(known: Collection[Sequence[Loaded]]) -> list[Loaded]:
+    """All runs, no two under one key: a scan's spec does not know which weights were scanned, but its folder does.
+
+    The first of those alike keeps its name; each other adds as much of the end of its path as no other ends in.
+    """
+    runs = {alike[0].spec.key: alike[0] for alike in known}
+    for alike in known:
+        places = [scan.path.resolve().parts for scan in alike]
+        for scan, parts in zip(alike[1:], places[1:], strict=True):
+            ends = (parts[-length:] for length in range(1, len(parts) + 1))
+            own = ("/".join(end) for end in ends if sum(place[-len(end) :] == end for place in places) == 1)
+            other = next(one for words in own if (one := _renamed(scan, words)).spec.key not in runs)
+            runs[other.spec.key] = other
+    return list(runs.values())
+
+
+def _renamed(scan: Loaded, words: str) -> Loaded:
+    net = dataclasses.replace(scan.spec.net, name=f"{scan.spec.net.name} ({words})")
     return dataclasses.replace(scan, spec=dataclasses.replace(scan.spec, net=net))
 
 
@@ -107,6 +121,7 @@ def gather(paths: Paths) -> Report:
     loaded, notes = load(paths)
     artist, runs = drawing(), {run.spec.key: run for run in loaded}
     summaries = summary(loaded)
+    assert list(runs) == [one.key for one in summaries], "every run has a key of its own"
     scale = theme.temperatures(one.temperature for one in summaries)
     found = cases(summaries)
     drawn = [(case, artist.draw(case, runs, scale)) for case in found]
@@ -129,7 +144,7 @@ def html(made: Report, *, live: str = "") -> str:
         **colours(scale),
         "glossary": view.glossary(made.runs.values()),
         "settings": view.settings(made.summaries),
-        "runs": [view.provenance(run, one) for run, one in zip(made.runs.values(), made.summaries)],
+        "runs": [view.provenance(run, one) for run, one in zip(made.runs.values(), made.summaries, strict=True)],
     }
     charts = {
         view.chart_id(number, figure.key, i): artist.to_spec(panel, figure.settings)

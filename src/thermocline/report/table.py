@@ -53,14 +53,16 @@ def _cell(group: Group, first: Group, pick: Callable[[Summary], float | None], s
 
 
 def apart(base: Estimate, value: Estimate) -> str:
-    """Whether two means differ by more than their seeds do: both have intervals, and these do not meet.
+    """Whether two means differ by more than their seeds do: both have t-intervals, and these do not meet.
+
+    Two seeds have a range only, and two ranges of two draws from one distribution are disjoint once in three times.
 
     >>> apart(Estimate(1.0, 0.9, 1.1, 3), Estimate(2.0, 1.5, 2.5, 3))
     'higher'
-    >>> apart(Estimate(1.0, 1.0, 1.0, 1), Estimate(2.0, 2.0, 2.0, 1))  # one seed each: there is no noise to go by
+    >>> apart(Estimate(1.0, 0.9, 1.1, 2), Estimate(2.0, 1.5, 2.5, 3))
     ''
     """
-    if min(base.count, value.count) < 2 or (value.low <= base.high and base.low <= value.high):
+    if min(base.count, value.count) < 3 or (value.low <= base.high and base.low <= value.high):
         return ""
     return "higher" if value.mean > base.mean else "lower"
 

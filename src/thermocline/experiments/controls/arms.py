@@ -1,4 +1,4 @@
-"""Is a temperature more than a small head, a slow head or small weights? Five arms at T = 100 [masarczyk2025softmax, Sec. 5].
+"""Is a temperature more than a small head, a slow head or small weights? Five arms at T = 100 [masarczyk2025softmax].
 
 The first two are one run in exact arithmetic: SGD at T equals T = 1 with a head begun at 1 / T, its lr divided by T^2
 and its weight decay multiplied by T^2. The other three each keep one part of that.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +24,7 @@ from thermocline.reproduce import (
     markdown,
     quantities,
     study,
+    webpage,
     wording,
 )
 from thermocline.reproduce.output import write
@@ -307,3 +309,17 @@ def test_figures_of_curves_and_of_nothing(tmp_path: Path) -> None:
     curves = (Curve("by step", rank, "step", (Arm("hot", {"train.temperature": 100.0}),), log=True),)
     one = study(dataclasses.replace(TABLE, curves=curves), Shelf(tmp_path))
     assert "T = 100" in (figure.svg(one) or ""), "a curve of one point is no curve: the numbers by arm instead"
+
+
+def test_one_page_of_all_that_is_there(tmp_path: Path) -> None:
+    shelf = Shelf(ROOT / "results")
+    some = [study(catalogue.load(name), shelf) for name in ("table1/runes-mlp", "figure6", "table2/cifar10-vit")]
+    text = webpage.write(some, tmp_path / "deep" / "page.html").read_text()
+    for words in ("table1/runes-mlp", "At a glance", "not run here", "1e-3", "What differs from the papers", "6 of 6"):
+        assert words in text
+    assert text.count("data:image/svg+xml;base64,") == 2
+    assert 'http-equiv="Content-Security-Policy"' in text
+    assert not re.search(r"(src|href)=\"http", text)
+    assert len(text) < 1_000_000
+    alone = webpage.write(some[:1], tmp_path / "one.html").read_text()
+    assert "At a glance" not in alone

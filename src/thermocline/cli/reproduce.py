@@ -20,6 +20,7 @@ Results = Annotated[Path, typer.Option(help="Folder of the rows, pages and figur
 def reproduce(
     name: Annotated[str, typer.Argument(help="An experiment, a group such as table1, or all (see: list experiments).")],
     report: Annotated[bool, typer.Option("--report", help="Train nothing: compare what is there, and write it down.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write it all as one .html page.")] = None,
     seeds: Annotated[int, typer.Option(help="Seeds to go up to, where more than the experiment's are wanted.", min=0)] = 0,
     jobs: Annotated[int, typer.Option(help="Runs side by side.", min=1)] = 1,
     results: Results = Path("results"),
@@ -35,6 +36,8 @@ def reproduce(
     from thermocline import reproduce as work
 
     experiments = work.select(name)
+    if output is not None and output.suffix.lower() != ".html":
+        raise InputError(f"{output} is to be a page: end its name in .html")
     failure = None
     for experiment in [] if report else experiments:
         try:
@@ -48,6 +51,10 @@ def reproduce(
     say("what holds", work.write(studies, results))
     for one in studies if len(studies) == 1 and studies[0].found.sources else []:
         say("this experiment", results / one.experiment.name / "README.md")
+    if output is not None:
+        from thermocline.reproduce import webpage
+
+        say("page", webpage.write(studies, output))
     if failure:
         raise failure
 

@@ -22,6 +22,7 @@ DIFFERS = (
     "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have.",
     "CIFAR and SVHN were JPEG copies, not the originals, wherever a page's list of images says so.",
 )
+ATTENTION = "Attention: max retrieval, dispersion, the rule"
 GROUPS = {
     "table1": "Table 1: effective depth, OOD drop, rank of the logits",
     "table2": "Table 2: detection by NECO",
@@ -31,6 +32,9 @@ GROUPS = {
     "compression": "Compression",
     "appendix": "Appendix",
     "controls": "Controls that reviewers asked for",
+    "retrieval": ATTENTION,
+    "dispersion": ATTENTION,
+    "beta-fit": ATTENTION,
 }
 
 
@@ -44,7 +48,7 @@ def page(study: Study, *, figure: bool, notes: str = "") -> str:
         f"*Generated from the rows by `thermocline reproduce {experiment.name} --report`: edit `notes.md`, not this page.*",
         "## Verdict",
         f"{study.summary}." + (f" Not run: {study.why}." if study.why else ""),
-        _table(HEADS, (_cells(study, finding) for finding in study.findings)),
+        _table(HEADS, (cells(study, finding) for finding in study.findings)),
         "Of an arm: mean and, from three seeds on, Student's 95 % interval over its seeds. Of a difference: the same, paired"
         " over the seeds both arms have. The rule is in [docs/reproduction.md]("
         + "../" * _depth(experiment.name)
@@ -66,7 +70,8 @@ def _depth(name: str) -> int:
     return len(PurePosixPath(name).parts) + 1
 
 
-def _cells(study: Study, finding: Finding) -> tuple[str, ...]:
+def cells(study: Study, finding: Finding) -> tuple[str, ...]:
+    """What a table of claims says of one, under `HEADS`."""
     claim = finding.claim
     arms = range(len(claim.arms))
     printed = " → ".join(wording.published(claim, place) for place in arms) if claim.published else wording.DASH
@@ -88,8 +93,8 @@ def _by_seed(study: Study) -> Iterator[str]:
     seeds = sorted({seed for shown in lines.values() for seed in shown})
     if seeds:
         yield "## By seed"
-        cells = ((*key, *(shown.get(seed, wording.DASH) for seed in seeds)) for key, shown in lines.items())
-        yield _table(("quantity", "arm", *(f"seed {seed}" for seed in seeds)), cells)
+        values = ((*key, *(shown.get(seed, wording.DASH) for seed in seeds)) for key, shown in lines.items())
+        yield _table(("quantity", "arm", *(f"seed {seed}" for seed in seeds)), values)
 
 
 def _missing(study: Study) -> Iterator[str]:
@@ -195,7 +200,7 @@ def _link(study: Study) -> str:
 def _lines(study: Study) -> Iterator[tuple[str, ...]]:
     """The claims that there are rows for; only the first names the experiment."""
     told = [finding for finding in study.findings if finding.verdict.word != ABSENT]
-    yield from ((_link(study) if place == 0 else "", *_cells(study, finding)) for place, finding in enumerate(told))
+    yield from ((_link(study) if place == 0 else "", *cells(study, finding)) for place, finding in enumerate(told))
 
 
 def _not_run(study: Study) -> str:

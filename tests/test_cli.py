@@ -1,5 +1,6 @@
 """The command line as a user meets it: in a process of its own, with typos, missing files and bad data."""
 
+import functools
 import os
 import shutil
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,14 +168,18 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", [["train"], ["sweep", "--over", "train.temperature=1,2", "--jobs", "2"]])
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path, verb: list[str]) -> None:
     words = [*verb, *TINY, "--set", "train.epochs=100000", "--out", "runs"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "thermocline", *words], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.rglob("rows.log")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    printed = "".join(process.communicate(timeout=30))
+    # Started from a shell's background, this process and its children would ignore the signal.
+    heeding = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "preexec_fn": heeding}
+    with subprocess.Popen([sys.executable, "-m", "thermocline", *words], cwd=tmp_path, **pipes) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.rglob("rows.log")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        try:
+            printed = "".join(process.communicate(timeout=30))
+        finally:
+            process.kill()
     assert process.returncode == 130, printed
     assert "the same command goes on from there" in printed
     assert "Traceback" not in printed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import io
 import os
@@ -13,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -317,7 +319,10 @@ def test_the_verb_watches_until_it_is_stopped(tmp_path):
     write(tmp_path / "run", **COLD)
     environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "thermocline", "report", "--watch", "run"]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    # Started from a shell's background, this process and its children would ignore the signal.
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True}
+    pipes["preexec_fn"] = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as process:
         assert process.stdout
         said = process.stdout.readline()
         port = re.search(r"http://127\.0\.0\.1:(\d+)/", said)

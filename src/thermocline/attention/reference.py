@@ -15,12 +15,11 @@ from thermocline.attention.rules import Rule
 
 
 class Attended(NamedTuple):
-    """The output in the type of the queries; of every row its entropy before sharpening, its beta and how many keys it saw."""
+    """The output in the type of the queries; of every row its entropy before sharpening, and its beta."""
 
     out: Float[Tensor, "b h q e"]
     entropy: Float[Tensor, "b h q"]
     beta: Float[Tensor, "b h q"]
-    n: Float[Tensor, "#b #h q"]
 
 
 def attend(call: Call, rule: Rule) -> Attended:
@@ -37,11 +36,11 @@ def attend(call: Call, rule: Rule) -> Attended:
     tensor([[[0.6931]]])
     """
     e = logits(call)
-    entropy, n = softmax.masked_entropy(e), lengths(call)
-    beta = rule(entropy, n.expand_as(entropy))
+    entropy = softmax.masked_entropy(e)
+    beta = rule(entropy, lengths(call).expand_as(entropy))
     weights = softmax.sharpened(e, beta).unflatten(1, (call.k.shape[1], -1))
     out = (weights @ call.v.to(weights.dtype)[:, :, None]).flatten(1, 2)
-    return Attended(out.to(call.q.dtype), entropy, beta, n)
+    return Attended(out.to(call.q.dtype), entropy, beta)
 
 
 def logits(call: Call, rows: slice = ALL) -> Float[Tensor, "b h r s"]:

@@ -55,7 +55,7 @@ def attend(call: Call, rule: Rule) -> Attended:
     out, _ = stock.attend(replace(wide, q=(wide.q * beta[..., None]).to(wide.q.dtype)))
     if call.mask is not None or call.offset < 0:
         out = out.masked_fill((n == 0)[..., None], 0)
-    return Attended(out[..., : call.v.shape[3]].to(call.q.dtype), entropy, beta, n)
+    return Attended(out[..., : call.v.shape[3]].to(call.q.dtype), entropy, beta)
 
 
 def writable(beta: Tensor, q: Tensor) -> Tensor:

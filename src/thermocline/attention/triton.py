@@ -61,15 +61,14 @@ def attend(call: Call, rule: Rule) -> Attended:
 
 
 def _prefill(call: Call, rule: Rule, form: Form | None) -> Attended:
-    n = lengths(call)
     sharp, entropy, beta = statistics(call, form or PLAIN.form)
     if form is None:
-        beta = sdpa.writable(rule(entropy, n.expand_as(entropy)), call.q)
+        beta = sdpa.writable(rule(entropy, lengths(call).expand_as(entropy)), call.q)
         torch.mul(call.q, beta[..., None], out=sharp)
     out, _ = stock.attend(sdpa.even(replace(call, q=sharp)))
     if call.offset < 0:
-        out = out.masked_fill((n == 0)[..., None], 0)
-    return Attended(out[..., : call.v.shape[3]], entropy, beta, n)
+        out = out.masked_fill((lengths(call) == 0)[..., None], 0)
+    return Attended(out[..., : call.v.shape[3]], entropy, beta)
 
 
 def statistics(call: Call, form: Form, *, block: tuple[int, int, int, int] = (64, 128, 4, 3)) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,7 +114,7 @@ def decode(call: Call, form: Form, *, splits: int | None = None, block: tuple[in
     kernels.gathered[(b * h * queries,)](
         mixed, total, out, rows, splits, E=e, BE=_power(e), BM=sizes["BM"], BZ=_power(splits), **options
     )  # fmt: skip
-    return Attended(out, entropy, beta, lengths(call))
+    return Attended(out, entropy, beta)
 
 
 def _kernels() -> Any:

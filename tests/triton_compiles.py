@@ -28,6 +28,8 @@ def compiled(name: str, target: GPUTarget, constants: dict) -> str:
     constants = {one: value for one, value in constants.items() if one in kernel.arg_names}
     types = dict.fromkeys(kernel.arg_names, "i32") | dict.fromkeys(HALVES, "*bf16") | dict.fromkeys(FLOATS, "*fp32")
     types |= {"bits": "fp32", **dict.fromkeys(constants, "constexpr")}
+    if name == "statistics":
+        types["K"] = f"tensordesc<bf16[1, 1, {constants['BN']}, {constants['BD']}]>"
     source = ASTSource(
         fn=kernel,
         signature={one: types[one] for one in kernel.arg_names},
@@ -44,6 +46,7 @@ def test_a_kernel_compiles(name: str, causal: bool, window: int) -> None:
     assert f".visible .entry {name}(" in ptx
     if name == "statistics":
         assert "wgmma" in ptx  # Hopper's own matrix product
+        assert "cp.async.bulk.tensor" in ptx  # and its copy engine
 
 
 def test_older_cards_too() -> None:

@@ -59,6 +59,25 @@ def test_statistics_are_the_definition(shape: str, causal: bool, window: int | N
     assert gap(sharp, expected.beta[..., None] * q) < 2e-2  # rounded to a half
 
 
+LAYOUTS = {  # keys (2, 2, 40, d) as models keep them, and as no copy engine reads them
+    "heads inside": lambda: draw(2, 40, 2, 16, seed=6).transpose(1, 2),
+    "part of a cache": lambda: draw(2, 2, 64, 16, seed=6)[:, :, 3:43],
+    "one for all": lambda: draw(1, 1, 40, 16, seed=6).expand(2, 2, -1, -1),
+    "rows of 20": lambda: draw(2, 2, 40, 20, seed=6),
+    "rows 17 apart": lambda: draw(2, 2, 40, 17, seed=6)[..., :16],
+    "begins off": lambda: draw(2, 2, 41, 16, seed=6).flatten()[3 : 3 + 2 * 2 * 40 * 16].view(2, 2, 40, 16),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_keys_may_lie_in_memory_as_they_like(layout: str) -> None:
+    k = LAYOUTS[layout]()
+    q = draw(2, 2, 40, k.shape[3], seed=7)
+    _, expected = defined(q, k, k, causal=True, window=None, rule=PUBLISHED)
+    call = checked(q, k, k, causal=True, scale=None, mask=None, window=None)
+    assert gap(backend.statistics(call, PUBLISHED.form, block=(16, 16, 4, 1))[1], expected.entropy) < 1e-5
+
+
 @pytest.mark.parametrize("window", [None, 5])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("shape", FEW)

@@ -83,22 +83,15 @@ def _added(top, mass, tilt, products, bits, seen, MASKED: tl.constexpr):
 
 @triton.jit
 def _through(
-    top, mass, tilt, q, place, stride, start, stop, keys, at, bits,
-    D: tl.constexpr, BD: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
-    MASKED: tl.constexpr, STAGES: tl.constexpr,
+    top, mass, tilt, q, K, b, g, start, stop, keys, at, bits,
+    BN: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, MASKED: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Statistics of rows after the keys from start to stop; where not MASKED, each row sees each of them."""
-    column, dim = tl.arange(0, BN), tl.arange(0, BD)
     for begin in tl.range(start, stop, BN, num_stages=STAGES):
-        j = begin + column
-        spot = place + j[None, :].to(tl.int64) * stride + dim[:, None]
-        if MASKED or D < BD:  # noqa: SIM108  known when compiled
-            k = tl.load(spot, mask=(j < keys)[None, :] & (dim < D)[:, None], other=0.0)
-        else:
-            k = tl.load(spot)
-        products, seen = tl.dot(q, k), True
+        k = K.load([b, g, begin, 0]).reshape(BN, q.shape[1])  # zeros outside
+        products, seen = tl.dot(q, tl.trans(k)), True
         if MASKED:
-            seen = _seen(at, j, keys, CAUSAL, WINDOW)
+            seen = _seen(at, begin + tl.arange(0, BN), keys, CAUSAL, WINDOW)
             products = tl.where(seen, products, NOTHING)
         top, mass, tilt = _added(top, mass, tilt, products, bits, seen, MASKED)
     return top, mass, tilt
@@ -106,17 +99,20 @@ def _through(
 
 @triton.jit
 def statistics(
-    Q, K, SHARP, ENTROPY, BETA, bits, heads, group, queries, keys, q_batch, q_head, q_row, k_batch, k_head, k_row,
+    Q, K, SHARP, ENTROPY, BETA, bits, heads, group, queries, keys, q_batch, q_head, q_row,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     STAGES: tl.constexpr, TABLE: tl.constexpr, COLUMNS: tl.constexpr, BOUNDS: tl.constexpr, EXP: tl.constexpr,
 ):  # fmt: skip
-    """Entropy, beta and beta q of every row by one matrix product. A program has BM queries of a head, the last first."""
+    """Entropy, beta and beta q of every row by one matrix product. A program has BM queries of a head, the last first.
+
+    K is a tensor descriptor, so that the copy engine of a Hopper card finds the addresses: threads would spend a fifth on them.
+    """
     block = tl.cdiv(queries, BM) - 1 - tl.program_id(0)
     b, h = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
     row, dim = block * BM + tl.arange(0, BM), tl.arange(0, BD)
     spot = Q + b * q_batch + h * q_head + row[:, None].to(tl.int64) * q_row + dim[None, :]
     q = tl.load(spot, mask=(row < queries)[:, None] & (dim < D)[None, :], other=0.0)
-    place = K + b * k_batch + (h // group) * k_head
+    n, g = tl.program_id(1) // heads, tl.program_id(1) % heads // group
     first = block * BM + keys - queries
     at = first + tl.arange(0, BM)
     start, stop, plain = 0, keys, keys // BN * BN  # up to `plain`, each row of the block sees each key
@@ -129,12 +125,8 @@ def statistics(
         if not CAUSAL:
             stop = tl.minimum(first + BM - 1 + WINDOW, keys)
     top, mass, tilt = tl.full([BM], NOTHING, tl.float32), tl.zeros([BM], tl.float32), tl.zeros([BM], tl.float32)
-    top, mass, tilt = _through(
-        top, mass, tilt, q, place, k_row, start, plain, keys, at, bits, D, BD, BN, CAUSAL, WINDOW, False, STAGES
-    )
-    top, mass, tilt = _through(
-        top, mass, tilt, q, place, k_row, plain, stop, keys, at, bits, D, BD, BN, CAUSAL, WINDOW, True, STAGES
-    )
+    top, mass, tilt = _through(top, mass, tilt, q, K, n, g, start, plain, keys, at, bits, BN, CAUSAL, WINDOW, False, STAGES)
+    top, mass, tilt = _through(top, mass, tilt, q, K, n, g, plain, stop, keys, at, bits, BN, CAUSAL, WINDOW, True, STAGES)
     entropy = _entropy(mass, tilt)
     beta = _beta(entropy, _count(at, keys, CAUSAL, WINDOW), TABLE, COLUMNS, BOUNDS, EXP)
     if q.dtype == tl.float16:  # which beta q must fit

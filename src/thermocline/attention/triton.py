@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from thermocline.attention import sdpa, stock
 from thermocline.attention.call import Call, lengths
@@ -23,6 +24,7 @@ from thermocline.attention.rules import PLAIN, Form, Rule
 BITS = math.log2(math.e)
 FEW = 64  # rows of queries that share one head of the keys; up to here they are decoded
 WIDEST = 256
+EIGHT = 8  # halves in 16 bytes
 PAIRS = 65_535  # as many as CUDA lets a grid have in its second direction
 
 
@@ -79,9 +81,8 @@ def statistics(call: Call, form: Form, *, block: tuple[int, int, int, int] = (64
     beta = torch.empty_like(entropy)
     rows, columns, warps, stages = block
     _kernels().statistics[(-(-queries // rows), b * h)](
-        call.q, call.k, sharp, entropy, beta, call.scale * BITS, h, h // g, queries, keys,
-        *call.q.stride()[:3], *call.k.stride()[:3],
-        D=d, BD=_power(d), BM=rows, BN=columns, STAGES=stages, **_sight(call), **_numbers(form),
+        call.q, _described(call.k, columns), sharp, entropy, beta, call.scale * BITS, h, h // g, queries, keys,
+        *call.q.stride()[:3], D=d, BD=_power(d), BM=rows, BN=columns, STAGES=stages, **_sight(call), **_numbers(form),
         num_warps=warps, enable_fp_fusion=True,
     )  # fmt: skip
     return sharp, entropy, beta
@@ -128,6 +129,18 @@ def _chunk(call: Call, columns: int, splits: int | None) -> int:
         processors = torch.cuda.get_device_properties(call.q.device).multi_processor_count
         splits = max(1, min(-(-4 * processors // (call.k.shape[0] * call.k.shape[1])), -(-call.keys // (4 * columns)), 128))
     return -(-call.keys // (splits * columns)) * columns
+
+
+def _described(k: Tensor, columns: int) -> Any:
+    """Keys as a copy engine reads them, a block of so many at a time: it wants rows that begin at multiples of 16 bytes."""
+    described = importlib.import_module("triton.tools.tensor_descriptor").TensorDescriptor
+    if k.shape[3] % EIGHT:
+        k = functional.pad(k, (0, -k.shape[3] % EIGHT))
+    strides = [stride if size > 1 else EIGHT for size, stride in zip(k.shape[:3], k.stride())]
+    if k.data_ptr() % 16 or any(stride % EIGHT or not stride for stride in strides):
+        k = k.clone(memory_format=torch.contiguous_format)
+        strides = list(k.stride()[:3])
+    return described(k, list(k.shape), [*strides, 1], [1, 1, columns, _power(k.shape[3])])
 
 
 def _sight(call: Call) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Compiled:
             self._widen(gradients)
             self.step.follow()
             if self.originals:
-                torch._foreach_copy_(list(self.copies.values()), self.originals)  # pyright: ignore[reportPrivateImportUsage]
+                _copy(list(self.copies.values()), self.originals)
             if counters:
                 torch._foreach_add_(counters, 1)  # pyright: ignore[reportPrivateImportUsage]
         self.step.state.optimizer.zero_grad()
@@ -135,7 +135,7 @@ class Compiled:
                 wide.append(parameter.grad)
                 narrow.append(gradient[:, : parameter.shape[1]] if parameter.ndim > 1 else gradient)
         if wide:
-            torch._foreach_copy_(wide, narrow)  # pyright: ignore[reportPrivateImportUsage]
+            _copy(wide, narrow)
 
     def _half(self) -> Iterator[tuple[str, Tensor]]:
         """The weights that the forward pass reads in half precision, if it does; one that two layers share is there once."""
@@ -182,6 +182,17 @@ class _Separate:
             del layer.forward
         for layer, count in self.counters:
             layer.num_batches_tracked = count
+
+
+def _copy(into: list[Tensor], given: list[Tensor]) -> None:
+    """All in one kernel, but for those that skip memory or lie in it otherwise: one of them in the list makes it one each."""
+    alike = [a.stride() == b.stride() == torch.empty_like(a, device="meta").stride() for a, b in zip(into, given)]
+    for a, b, plain in zip(into, given, alike):
+        if not plain:
+            a.copy_(b)
+    if any(alike):
+        into, given = ([one for one, plain in zip(some, alike) if plain] for some in (into, given))
+        torch._foreach_copy_(into, given)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _plain(layer: nn.Conv2d) -> bool:

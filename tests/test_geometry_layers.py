@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from thermocline import geometry
+from thermocline.geometry import layers
 from thermocline.moments import Moments
 
 
@@ -73,6 +74,21 @@ def test_the_null_is_that_of_random_rotations(gen: torch.Generator, d: int, rows
     null = geometry.random_alignment(d, rows * columns)
     assert abs(null - maxima.mean()) < 4 * maxima.std() / 300**0.5
     assert null < (2 * np.log(2 * rows * columns) / d) ** 0.5
+
+
+@pytest.mark.parametrize(("decay", "rank", "iterates"), [(1.0, 600, True), (0.5, 600, True), (0.0, 600, False), (1.0, 7, True)])
+def test_wide_inputs_by_definition(gen: torch.Generator, decay: float, rank: int, iterates: bool) -> None:
+    """600 inputs: whether leading directions are iterated or, of a flat spectrum, decomposed, they are the definition's."""
+    sizes = torch.arange(1, rank + 1, dtype=torch.float64) ** -decay
+    x = torch.randn(700, rank, generator=gen, dtype=torch.float64) * sizes
+    x = x @ torch.linalg.qr(torch.randn(600, rank, generator=gen, dtype=torch.float64))[0].T
+    weight = torch.randn(20, 600, generator=gen, dtype=torch.float64)
+    before = torch.get_rng_state()
+    assert (layers._iterated(x.T @ x, 15) is not None) == iterates
+    found = geometry.alignment(weight, x).matrix
+    assert torch.equal(before, torch.get_rng_state())
+    assert np.allclose(found[:, :rank], cosines(weight.numpy(), x.numpy(), 15)[:, :rank], atol=1e-7)
+    assert not found[:, rank:].any()
 
 
 def test_the_null_counts_the_directions_there_are(gen: torch.Generator) -> None:

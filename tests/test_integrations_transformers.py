@@ -26,17 +26,18 @@ TEXT = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidde
 SHARPER = attention.Fixed(3.0)
 
 
-def text(name: str):
+def text(name: str, spread: float = 0.02):
+    """A random model; `spread` is the standard deviation of its weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if name == "gpt2":
-            config = transformers.GPT2Config(vocab_size=61, n_embd=32, n_layer=3, n_head=4, n_positions=128)
+            config = transformers.GPT2Config(vocab_size=61, n_embd=32, n_layer=3, n_head=4, n_positions=128, initializer_range=spread)
             return transformers.GPT2LMHeadModel(config).eval()
         made = {"llama": transformers.LlamaConfig, "gemma": transformers.GemmaConfig, "mistral": transformers.MistralConfig}[
             name
         ]
         more = {"sliding_window": 6} if name == "mistral" else {}
-        config = made(**TEXT, num_key_value_heads=2, head_dim=8, max_position_embeddings=128, **more)
+        config = made(**TEXT, num_key_value_heads=2, head_dim=8, max_position_embeddings=128, initializer_range=spread, **more)
         return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 
@@ -124,6 +125,32 @@ def test_images_attend_in_all_directions(gen: torch.Generator) -> None:
     assert not torch.allclose(logits(model, pixels), before, atol=1e-5)
     hot.disable(model)
     assert torch.equal(logits(model, pixels), before)
+
+
+def stepwise(model, ids: torch.Tensor, cache: str | None) -> torch.Tensor:
+    """Logits of the last tokens: all but three at once, then one at a time, from a cache."""
+    lengths = [ids.shape[1] - 3, 1, 1, 1]
+    kept = transformers.StaticCache(config=model.config, max_cache_len=64) if cache == "static" else transformers.DynamicCache()
+    found = []
+    with torch.no_grad():
+        for part in ids.split(lengths, 1):
+            found.append(model(part, past_key_values=kept, use_cache=True).logits[:, -1])
+    return torch.stack(found, 1)
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("name", ["llama", "mistral", "gpt2"])
+def test_every_backend_gives_the_reference_token_by_token(gen: torch.Generator, name: str, cache: str) -> None:
+    """On a GPU in bfloat16: kernels of our own where there is no mask, stock ones elsewhere. On a CPU, two stock calls."""
+    device, dtype, gap = ("cuda", torch.bfloat16, 0.06) if torch.cuda.is_available() else ("cpu", torch.float32, 1e-5)
+    model, ids = text(name, spread=0.3).to(device, dtype), torch.randint(61, (2, 30), generator=gen).to(device)
+    found = {}
+    for backend in ("auto", "reference"):
+        hot.enable(model, rule=attention.EffectiveItems(1.5), backend=backend)
+        found[backend] = stepwise(model, ids, cache)
+    torch.testing.assert_close(found["auto"], found["reference"], rtol=gap, atol=gap)
+    hot.disable(model)
+    assert not torch.allclose(stepwise(model, ids, cache), found["auto"], rtol=gap, atol=gap)
 
 
 def test_what_cannot_be_done_says_so(gen: torch.Generator) -> None:

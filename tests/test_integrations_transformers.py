@@ -31,7 +31,9 @@ def text(name: str, spread: float = 0.02):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if name == "gpt2":
-            config = transformers.GPT2Config(vocab_size=61, n_embd=32, n_layer=3, n_head=4, n_positions=128, initializer_range=spread)
+            config = transformers.GPT2Config(
+                vocab_size=61, n_embd=32, n_layer=3, n_head=4, n_positions=128, initializer_range=spread
+            )
             return transformers.GPT2LMHeadModel(config).eval()
         made = {"llama": transformers.LlamaConfig, "gemma": transformers.GemmaConfig, "mistral": transformers.MistralConfig}[
             name
@@ -142,7 +144,7 @@ def stepwise(model, ids: torch.Tensor, cache: str | None) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["llama", "mistral", "gpt2"])
 def test_every_backend_gives_the_reference_token_by_token(gen: torch.Generator, name: str, cache: str) -> None:
     """On a GPU in bfloat16: kernels of our own where there is no mask, stock ones elsewhere. On a CPU, two stock calls."""
-    device, dtype, gap = ("cuda", torch.bfloat16, 0.06) if torch.cuda.is_available() else ("cpu", torch.float32, 1e-5)
+    device, dtype, gap = ("cuda", torch.bfloat16, 0.1) if torch.cuda.is_available() else ("cpu", torch.float32, 1e-4)
     model, ids = text(name, spread=0.3).to(device, dtype), torch.randint(61, (2, 30), generator=gen).to(device)
     found = {}
     for backend in ("auto", "reference"):

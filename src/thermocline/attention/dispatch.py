@@ -78,8 +78,8 @@ def adaptive_attention(
     a query's own position, and where not causal as many ahead. `mask` broadcasts to (b, h, q, s) and is boolean, True for
     seen, or added to the logits before beta; a mask of padding is `keep[:, None, None, :]`. Rows that see nothing are zeros.
 
-    `backend` is "triton" (kernels for NVIDIA GPUs, halves, no masks, exact entropies, O(n) memory, no gradients), "sdpa" (two
-    stock calls, CPU and CUDA, O(n) memory, no gradients), "reference" (all logits in memory, gradients), or "auto": the first
+    `backend` is "triton" (kernels for NVIDIA GPUs, halves, no masks, exact entropies, O(n) memory, no gradients), "sdpa" (stock
+    attention, CPU and CUDA, O(n) memory, no gradients), "reference" (all logits in memory, gradients), or "auto": the first
     of these that can; which it was is in the stats, and `backend_for` tells without running.
 
     >>> import torch

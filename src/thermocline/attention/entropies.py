@@ -1,0 +1,108 @@
+"""The entropy of every row of attention, and nothing of size n x n: what a temperature that follows it must know first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from thermocline.attention import stock
+from thermocline.attention.call import Call, blocks, lengths, reach, visible
+
+BITS = math.log2(math.e)
+KEYS, BLOCK, ROWS = 512, 2**20, 32  # keys, logits and at least so many queries of a block: a matrix product that fits a cache
+HIDDEN = -1e30  # a logit that is not seen: finite, so that its product with a weight of 0 is one
+
+
+def entropies(call: Call) -> Float[Tensor, "b h q"]:
+    """Entropies in nats of softmax(e_i) over the keys that query i sees; 0 where it sees none.
+
+    On a CPU from running sums over blocks of logits, one matrix product of the two that attention has, with x = e log2(e):
+
+        H = ln 2 (log2 mass - tilt / mass),   mass = sum_j 2^(x_j - top),   tilt = sum_j 2^(x_j - top) (x_j - top)
+
+    On CUDA by stock attention with V = K, which has the log-sum-exp and, in the mean key, the mean logit:
+
+        H = lse - scale q . (sum_j p_j k_j)
+
+    >>> from thermocline.attention.call import checked
+    >>> q, k = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4)
+    >>> entropies(checked(q, k, k, causal=True, scale=None, mask=None, window=None))
+    tensor([[[0.0000, 0.6931]]])
+    """
+    found = _summed(call) if call.q.device.type == "cpu" else _stock(call)
+    return found.clamp(min=0).masked_fill(lengths(call) == 0, 0)
+
+
+def _stock(call: Call) -> Tensor:
+    dtype = torch.promote_types(call.k.dtype, torch.float32)
+    if call.k.dtype == dtype:
+        mixed, lse = stock.attend(replace(call, v=call.k))
+    else:  # what it saves in rounding is worth a copy of the keys
+        centre = call.k.mean(2, keepdim=True, dtype=dtype)
+        moved, lse = stock.attend(replace(call, v=(call.k - centre).to(call.k.dtype)))
+        mixed = moved + centre.repeat_interleave(call.q.shape[1] // call.k.shape[1], 1)
+    return lse - call.scale * torch.linalg.vecdot(call.q.to(dtype), mixed)
+
+
+def _summed(call: Call) -> Tensor:
+    (b, h, _, _), g = call.q.shape, call.k.shape[1]
+    q, k = call.q * (call.scale * BITS), call.k.mT
+    room, found = torch.empty(2, 0, dtype=q.dtype), []
+    for rows in blocks(call, max(BLOCK // (KEYS * b * h), ROWS) * call.keys):
+        asked = q[:, :, rows].reshape(b, g, -1, q.shape[3])  # the heads that share keys, one below the other
+        sums = _Sums.none(b, h, rows.stop - rows.start, q)
+        for keys in _runs(reach(call, rows)):
+            size = (b, h, rows.stop - rows.start, keys.stop - keys.start)
+            if room.shape[1] < math.prod(size):
+                room = q.new_empty(2, math.prod(size))
+            x, p = (part[: math.prod(size)].view(size) for part in room)
+            torch.matmul(asked, k[..., keys], out=x.view(b, g, -1, size[3]))
+            if not _whole(call, rows, keys):
+                x.masked_fill_(~visible(call, rows, keys), HIDDEN)
+            sums = sums.after(x, p)
+        found.append(sums.entropy)
+    return torch.cat(found, 2)
+
+
+class _Sums(NamedTuple):
+    """Of rows of logits in bits, so far."""
+
+    top: Tensor
+    mass: Tensor
+    tilt: Tensor
+
+    @classmethod
+    def none(cls, b: int, h: int, rows: int, like: Tensor) -> _Sums:
+        empty = like.new_zeros(b, h, rows, 1)
+        return cls(empty + HIDDEN, empty, empty)
+
+    def after(self, x: Tensor, p: Tensor) -> _Sums:
+        """With a block more of logits; x and p are overwritten."""
+        top = torch.maximum(self.top, x.amax(-1, keepdim=True))
+        torch.exp2(x.sub_(top), out=p)
+        gap = self.top - top
+        fade = gap.exp2()
+        mass, tilt = fade * self.mass, fade * (self.tilt + self.mass * gap)
+        return _Sums(top, mass + p.sum(-1, keepdim=True), tilt + p.mul_(x).sum(-1, keepdim=True))
+
+    @property
+    def entropy(self) -> Tensor:
+        mass = self.mass.clamp(min=1)  # the largest logit alone gives 1; a row of none gives 0
+        return ((mass.log2() - self.tilt / mass) / BITS).squeeze(-1)
+
+
+def _runs(keys: slice) -> Iterator[slice]:
+    for start in range(keys.start, keys.stop, KEYS):
+        yield slice(start, min(start + KEYS, keys.stop))
+
+
+def _whole(call: Call, rows: slice, keys: slice) -> bool:
+    """Whether each of some queries sees each of some keys: both ends of reach only ever move forward."""
+    first, last = (reach(call, slice(row, row + 1)) for row in (rows.start, rows.stop - 1))
+    return call.mask is None and last.start <= keys.start and keys.stop <= first.stop

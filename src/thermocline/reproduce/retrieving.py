@@ -55,7 +55,7 @@ def _at(net: retrieval.Net, rules: dict[str, Rule], n: int, *, seed: int) -> Ite
 def _fitted(net: retrieval.Net, *, seed: int) -> Iterator[Row]:
     """The best beta by entropy, as a polynomial of degree 4."""
     rows = [retrieval.logits_at(net, n=n, count=asked.SETS // 4, seed=seed + n) for n in beta_fit.LENGTHS]
-    rule = attention.fit_beta([(e.cpu(), best.cpu()) for e, best in rows], degree=4, bounds=beta_fit.BOUNDS, length=False).rule
+    rule = attention.fit_beta(rows, degree=4, bounds=beta_fit.BOUNDS, length=False).rule
     for entropy in beta_fit.ENTROPIES:
         given = torch.tensor([float(entropy)], dtype=torch.float64)
         yield _row("best_beta", params(H=float(entropy)), rule(given, given)[0])

@@ -243,7 +243,7 @@ def test_committed_pages_are_those_of_the_committed_rows() -> None:
         one = study(catalogue.load(name), shelf)
         studies.append(one)
         folder = ROOT / "results" / name
-        if one.found.sources:
+        if one.found.sources or (folder / "README.md").exists():
             notes = (folder / "notes.md").read_text() if (folder / "notes.md").exists() else ""
             drawn = (folder / "figure.svg").exists()
             assert (folder / "README.md").read_text() == markdown.page(one, figure=drawn, notes=notes), f"{name}: write it anew"
@@ -309,6 +309,18 @@ def test_figures_of_curves_and_of_nothing(tmp_path: Path) -> None:
     curves = (Curve("by step", rank, "step", (Arm("hot", {"train.temperature": 100.0}),), log=True),)
     one = study(dataclasses.replace(TABLE, curves=curves), Shelf(tmp_path))
     assert "T = 100" in (figure.svg(one) or ""), "a curve of one point is no curve: the numbers by arm instead"
+
+
+def test_a_page_whose_rows_are_gone_says_so(tmp_path: Path) -> None:
+    shelf, folder = Shelf(tmp_path), tmp_path / TABLE.name
+    write([study(TABLE, shelf)], tmp_path)
+    assert not folder.exists()
+    folder.mkdir(parents=True)
+    for name in ("README.md", "figure.svg"):
+        (folder / name).write_text("of rows that were deleted")
+    write([study(TABLE, shelf)], tmp_path)
+    assert "not run here" in (folder / "README.md").read_text()
+    assert not (folder / "figure.svg").exists()
 
 
 def test_one_page_of_all_that_is_there(tmp_path: Path) -> None:

@@ -12,15 +12,17 @@ from thermocline.reproduce.study import Study, study
 
 
 def write(studies: Sequence[Study], results: Path) -> Path:
-    """The page and figure of each study that has rows, and the page of all experiments; returns the last one's place."""
+    """The page and figure of each study that has rows, or had, and the page of all experiments; returns the last one's place."""
     for one in studies:
         folder = results / one.experiment.name
-        if not one.found.sources:
+        if not one.found.sources and not (folder / "README.md").exists():
             continue
         folder.mkdir(parents=True, exist_ok=True)
         drawn = figure.svg(one)
         if drawn is not None:
             record.write(folder / "figure.svg", drawn.encode())
+        else:
+            (folder / "figure.svg").unlink(missing_ok=True)
         notes = folder / "notes.md"
         text = markdown.page(one, figure=drawn is not None, notes=notes.read_text() if notes.exists() else "")
         record.write(folder / "README.md", text.encode())

@@ -12,7 +12,7 @@ from thermocline.reproduce.study import Study, study
 
 
 def write(studies: Sequence[Study], results: Path) -> Path:
-    """The page and figure of each study that has rows, or had, and the page of all experiments; returns the last one's place."""
+    """The page and figure of each study that has rows, or had, and the page of all experiments; returns its place."""
     for one in studies:
         folder = results / one.experiment.name
         if not one.found.sources and not (folder / "README.md").exists():

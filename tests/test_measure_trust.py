@@ -73,6 +73,19 @@ def test_every_detector_is_what_fitting_it_by_hand_gives(gen: torch.Generator) -
     assert len(scene.train[1]) < KEPT
 
 
+def test_the_oracle_of_neco_is_the_best_of_all_numbers_of_axes(gen: torch.Generator) -> None:
+    scene = Scene(gen)
+    found = rows(scene, "neco_oracle", "auroc")
+    by_dim = []
+    for dim in range(1, 10):
+        detector = detect.NECO(dim=dim).fit(*scene.read(scene.train[0]), scene.train[1])
+        inside, outside = (detector.score(*scene.read(x)) for x in (scene.test[0], scene.other[1][0]))
+        by_dim.append(float(detect.auroc(inside, outside)))
+    assert found["o/test", "neco_oracle", "part=auroc,id=161,ood=120"] == pytest.approx(max(by_dim), abs=1e-9)
+    assert found["o/test", "neco_oracle", "part=dim,id=161,ood=120"] == by_dim.index(max(by_dim)) + 1
+    assert max(by_dim) >= found["o/test", "auroc", "detector=neco,dim=0.9"]
+
+
 def test_calibration_is_judged_on_the_half_it_was_not_fitted_to(gen: torch.Generator) -> None:
     scene = Scene(gen)
     found = rows(scene, "fitted_temperature", "ece", "brier", "reliability")

@@ -182,11 +182,11 @@ def compression(seen: Seen) -> Iterator[Row]:
     how = params(keep=0.99, **some.thinned)
     yield row("compression", f"part=dimensions,{how}", float(found.dim))
     yield row("compression", f"part=share,{how}", float(found.dim) / features.shape[1])
-    if seen.unseen is not None:
-        features, labels = seen.unseen.some.values
+    if "test" in seen.unseen:
+        features, labels = seen.unseen["test"].some.values
         logits = found.project(features) @ weight.double().T + (0 if bias is None else bias.double())
         value = float((logits.argmax(1) == labels).double().mean())
-        more = params(keep=0.99, **seen.unseen.some.thinned)
+        more = params(keep=0.99, **seen.unseen["test"].some.thinned)
         yield row("compression", f"part=accuracy,{more}", value)._replace(split="test")
 
 
@@ -338,6 +338,7 @@ MEASURES: dict[str, Measure] = dict(
         _measure(trust.auroc_interval, "features", "scores", "ood"),
         _measure(trust.aupr, "features", "scores", "ood"),
         _measure(trust.fpr, "features", "scores", "ood"),
+        _measure(trust.neco_oracle, "features", "unseen", "ood"),
         _measure(trust.roc, "features", "scores", "ood"),
         _measure(trust.score_histogram, "features", "scores", "ood"),
         _measure(trust.confusion, "features"),

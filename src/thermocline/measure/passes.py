@@ -47,7 +47,7 @@ class Seen:
     again: Again = field(default_factory=Again)
     probe_accuracy: dict[str, dict[Readout, float]] = field(default_factory=dict)
     scores: dict[str, collect.Scores] = field(default_factory=dict)
-    unseen: collect.TestFeatures | None = None
+    unseen: dict[str, collect.TestFeatures] = field(default_factory=dict)
     _spectra: dict[Tap, Tensor] = field(default_factory=dict)
 
     def spectrum(self, tap: Tap) -> Tensor:
@@ -207,9 +207,8 @@ def _test(
     """The pass over a test split, read with what its training split gave."""
     outputs, readings = collect.Outputs(subject.temperature), collect.Readings(fitted)
     scores = collect.Scores(subject.taps[-1], detectors)
-    unseen = collect.TestFeatures(subject.taps[-1]) if split == "test" and "unseen" in needs else None
-    seen.unseen = unseen or seen.unseen
-    wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs}
-    wanted |= {unseen: True} if unseen else {}
+    unseen = collect.TestFeatures(subject.taps[-1])
+    wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs, unseen: "unseen" in needs}
     run_pass(subject, split, data, [collector for collector, want in wanted.items() if want])
     seen.outputs[split], seen.probe_accuracy[split], seen.scores[split] = outputs, readings.accuracy, scores
+    seen.unseen |= {split: unseen} if wanted[unseen] else {}

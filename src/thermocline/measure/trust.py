@@ -15,6 +15,7 @@ from thermocline.record import Row, params
 BINS = 15  # of confidence, as [guo2017calibration] has them
 SCORE_BINS = 30  # of a detector's scores
 RATES = (0, 0.01, 0.02, 0.03, 0.05, 0.07, *(i / 20 for i in range(2, 21)))  # false positives at which a ROC curve is kept
+ORACLE = 8192  # samples of either side: every number of axes is tried
 PAIRS = 20  # of classes, the most confused
 
 
@@ -58,6 +59,25 @@ def fpr(seen: Seen) -> Iterator[Row]:
     for found in seen.found():
         value = detect.fpr_at_tpr(found.inside, found.outside, tpr=0.95, positive="id")
         yield _detection(seen, found, "fpr", "," + params(tpr=0.95, positive="id"), value)
+
+
+def neco_oracle(seen: Seen) -> Iterator[Row]:
+    """NECO's AUROC at the number of axes that is best for these very images: its authors choose so; never a result by itself.
+
+    max_k AUROC(s_k),   s_k = ||P_k z|| / ||z||,   and that k                 [benammar2024neco]
+    """
+    for name in seen.ood:
+        splits = [seen.unseen[split].some.values[0] for split in ("test", f"{name}/test") if split in seen.unseen]
+        if len(splits) < 2:
+            continue
+        inside, outside = (features[:: -(-len(features) // ORACLE)] for features in splits)
+        try:
+            dim, value = detect.neco_oracle(seen.last.moments.all, inside, outside)
+        except ValueError:
+            continue  # features that NECO cannot be fitted to
+        for part, number in (("auroc", float(value)), ("dim", float(dim))):
+            how = params(part=part, id=len(inside), ood=len(outside), **seen.last.subset)
+            yield Row(f"{name}/test", seen.last.tap.path, len(seen.taps), seen.last.label, "neco_oracle", how, number)
 
 
 def roc(seen: Seen) -> Iterator[Row]:

@@ -46,6 +46,9 @@ def test_the_words(hot: tuple[float, ...], expected: str) -> None:
 def test_a_direction_alone_needs_no_size() -> None:
     claim = Claim(RANK, "rises", ARMS)
     assert word(claim, by_seed(1, 2, 3), by_seed(1.1, 2.1, 3.1)) == HOLDS, "paired: seeds differ by more than arms do"
+    cold, hot = (1.0, 2.0, 3.0, 4.0), (1.5, 2.2, 3.9, 4.4)
+    told = judge(claim, [by_seed(*cold), by_seed(*hot)]).verdict
+    assert told.why == f"the direction is clear, p = {stats.ttest_rel(hot, cold).pvalue:.1g}"
     assert word(claim, by_seed(1, 2, 3), by_seed(1, 2, 3)) == FAILS
     assert word(claim, by_seed(1, 2, 3), by_seed(3, 2, 1.5)) == UNDECIDED
 

@@ -134,9 +134,19 @@ def _moves(claim: Claim, d: Interval) -> Verdict:
         return Verdict(FAILS, f"below a tenth of {known}")
     if d.low > 0:
         if d.mean >= size / 2:
-            return Verdict(HOLDS, f"{100 * d.mean / size:.0f} % of {known}" if size else "the direction is clear")
+            odds = "" if claim.exact else _chance(d)
+            return Verdict(HOLDS, f"{100 * d.mean / size:.0f} % of {known}" if size else f"the direction is clear{odds}")
         return Verdict(DIRECTION, f"{100 * d.mean / size:.0f} % of {known}")
     return Verdict(UNDECIDED, f"the interval includes 0; {_more(d, 0.0)}")
+
+
+def _chance(d: Interval) -> str:
+    """How often a difference as large would come about by chance alone, by Student's test, where it has a spread."""
+    half, freedom = (d.high - d.low) / 2, d.count - 1
+    if not 0 < half < math.inf:
+        return ""
+    p = 2 * float(stats.t.sf(abs(d.mean) / half * stats.t.ppf(0.975, freedom), freedom))
+    return f", p = {p:.1g}"
 
 
 def _within(claim: Claim, d: Interval) -> Verdict:

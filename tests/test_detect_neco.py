@@ -88,6 +88,6 @@ def test_the_oracle_is_the_best_of_all_dimensions(gen: torch.Generator, flip: bo
     for dim in range(1, 17):
         scores = (detect.NECO(dim).fit_moments(moments).score(x, none[: len(x)]) for x in (inside, outside))
         found.append(float(detect.auroc(*scores)))
-    dim, value = detect.neco_oracle(moments, inside, outside)
+    dim, value = detect.neco_oracle(detect.NECO().fit_moments(moments), inside, outside)
     assert value == pytest.approx(max(found), abs=1e-9)
     assert found[dim - 1] == pytest.approx(max(found), abs=1e-9)

@@ -143,8 +143,8 @@ def stepwise(model, ids: torch.Tensor, cache: str | None) -> torch.Tensor:
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("name", ["llama", "mistral", "gpt2"])
 def test_every_backend_gives_the_reference_token_by_token(gen: torch.Generator, name: str, cache: str) -> None:
-    """On a GPU in bfloat16: kernels of our own where there is no mask, stock ones elsewhere. On a CPU, two stock calls."""
-    device, dtype, gap = ("cuda", torch.bfloat16, 0.1) if torch.cuda.is_available() else ("cpu", torch.float32, 1e-4)
+    """On a GPU in float16: kernels of our own where there is no mask, stock ones elsewhere; both round beta q."""
+    device, dtype, gap = ("cuda", torch.float16, 0.15) if torch.cuda.is_available() else ("cpu", torch.float32, 1e-4)
     model, ids = text(name, spread=0.3).to(device, dtype), torch.randint(61, (2, 30), generator=gen).to(device)
     found = {}
     for backend in ("auto", "reference"):

@@ -140,7 +140,7 @@ class Train:
     head_weight_decay: float = setting(1.0, "the head's weight decay as a multiple of weight_decay", least=0)
     augment: Literal["none", "flip", "crop", "crop+flip"] = setting("none", "augmentation of training images")
     precision: Literal["float32", "bfloat16"] = setting("float32", "of the forward pass in training; weights stay float32")
-    compile: bool = setting(False, "compile the step: faster on a GPU after a minute, but a resumed run may round otherwise")
+    compile: bool = setting(False, "compile the step, on a GPU by itself: faster, but a resumed run may round otherwise")
     snapshots: int = setting(10, "times to measure while training, closer together early on", least=1)
 
 

@@ -44,6 +44,28 @@ class Call:
         """The position of the first query; negative where there are more queries than keys."""
         return self.keys - self.queries
 
+    @property
+    def lengths(self) -> Float[Tensor, "#b #h q"]:
+        """How many keys each query sees; a bias hides those where it is -inf.
+
+        >>> one = torch.zeros(1, 1, 3, 1)
+        >>> checked(one, one, one, causal=True, scale=None, mask=None, window=2).lengths
+        tensor([[[1., 2., 2.]]])
+        """
+        dtype = torch.promote_types(self.q.dtype, torch.float32)
+        i = torch.arange(self.queries, device=self.q.device) + self.offset
+        ahead = i + 1 if self.causal else i + (self.window or self.keys + self.queries)
+        behind = torch.zeros_like(i) if self.window is None else i - self.window + 1
+        start, stop = behind.clamp(min=0), ahead.clamp(0, self.keys)
+        seen = self.mask if self.bias is None else self.bias > -math.inf
+        if seen is None:
+            return (stop - start)[None, None].to(dtype)
+        if seen.shape[2] == 1:
+            counted = functional.pad(seen[:, :, 0].expand(-1, -1, self.keys).cumsum(-1), (1, 0))
+            return (counted[..., stop] - counted[..., start]).to(dtype)
+        counts = (visible(self, rows) & part(seen, rows, ALL) for rows in blocks(self, 2**22 // seen[:, :, 0, 0].numel()))
+        return torch.cat([some.sum(-1) for some in counts], -1).to(dtype)
+
 
 def checked(
     q: Tensor,
@@ -134,28 +156,6 @@ def blocks(call: Call, elements: int, most: int = 2**30) -> Iterator[slice]:
     size = min(max(elements // max(call.keys, 1), 1), most)
     for start in range(0, call.queries, size):
         yield slice(start, min(start + size, call.queries))
-
-
-def lengths(call: Call) -> Float[Tensor, "#b #h q"]:
-    """How many keys each query sees; a bias hides those where it is -inf.
-
-    >>> one = torch.zeros(1, 1, 3, 1)
-    >>> lengths(checked(one, one, one, causal=True, scale=None, mask=None, window=2))
-    tensor([[[1., 2., 2.]]])
-    """
-    dtype = torch.promote_types(call.q.dtype, torch.float32)
-    i = torch.arange(call.queries, device=call.q.device) + call.offset
-    ahead = i + 1 if call.causal else i + (call.window or call.keys + call.queries)
-    behind = torch.zeros_like(i) if call.window is None else i - call.window + 1
-    start, stop = behind.clamp(min=0), ahead.clamp(0, call.keys)
-    seen = call.mask if call.bias is None else call.bias > -math.inf
-    if seen is None:
-        return (stop - start)[None, None].to(dtype)
-    if seen.shape[2] == 1:
-        counted = functional.pad(seen[:, :, 0].expand(-1, -1, call.keys).cumsum(-1), (1, 0))
-        return (counted[..., stop] - counted[..., start]).to(dtype)
-    counts = (visible(call, rows) & part(seen, rows, ALL) for rows in blocks(call, 2**22 // seen[:, :, 0, 0].numel()))
-    return torch.cat([some.sum(-1) for some in counts], -1).to(dtype)
 
 
 def _four_axes(mask: Tensor, full: tuple[int, ...]) -> Tensor:

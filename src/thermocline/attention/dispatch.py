@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from thermocline.attention import reference, sdpa, triton
-from thermocline.attention.call import Call, checked, lengths
+from thermocline.attention.call import Call, checked
 from thermocline.attention.reference import Attended
 from thermocline.attention.rules import PUBLISHED, Rule
 
@@ -90,8 +90,8 @@ def adaptive_attention(
     """
     call = checked(q, k, v, causal=causal, scale=scale, mask=mask, window=window)
     choice = _chosen(call, backend)
-    out, entropy, beta = BACKENDS[choice.backend].attend(call, rule)
-    return (out, Stats(entropy, beta, lengths(call), choice)) if return_stats else out
+    out, entropy, beta, n = BACKENDS[choice.backend].attend(call, rule)
+    return (out, Stats(entropy, beta, call.lengths if n is None else n, choice)) if return_stats else out
 
 
 def backend_for(

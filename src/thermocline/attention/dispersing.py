@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from thermocline import softmax
-from thermocline.attention.call import Call, blocks, checked, lengths
+from thermocline.attention.call import Call, blocks, checked
 from thermocline.attention.reference import logits
 from thermocline.softmax.temperature import Temperature, tempered
 
@@ -51,7 +51,7 @@ def dispersion(
     [0.125, 0.0, 0.125, 0.125]
     """
     call = checked(q, k, k, causal=causal, scale=scale, mask=mask, window=window)
-    n = lengths(call).expand(q.shape[:3])
+    n = call.lengths.expand(q.shape[:3])
     size = _NUMBERS.get(q.device.type, 2**22) // (q.shape[0] * q.shape[1])
     parts = [_rows(call, rows, temperature) for rows in blocks(call, size)]
     entropy, largest, spread = (torch.cat(part, -1) for part in zip(*parts))

@@ -12,21 +12,24 @@ from jaxtyping import Float
 from torch import Tensor
 
 from thermocline.attention import stock
-from thermocline.attention.call import Call, blocks, lengths, reach, visible
+from thermocline.attention.call import Call, blocks, reach, visible
 
 BITS = math.log2(math.e)
-KEYS, BLOCK, ROWS = 512, 2**20, 32  # keys, logits and at least so many queries of a block: a matrix product that fits a cache
+KEYS, BLOCK = 512, 2**20  # keys of a block of logits, and logits: large enough for matrix products, small enough for a cache
+MANY, LONG = 16, 2048  # queries and keys from which on sums over blocks are faster than attention
 HIDDEN = -1e30  # a logit that is not seen: finite, so that its product with a weight of 0 is one
 
 
 def entropies(call: Call) -> Float[Tensor, "b h q"]:
-    """Entropies in nats of softmax(e_i) over the keys that query i sees; 0 where it sees none.
+    """Entropies in nats of softmax(e_i) over the keys that query i sees; for a row that sees none, of no meaning.
 
-    On a CPU from running sums over blocks of logits, one matrix product of the two that attention has, with x = e log2(e):
+    Where many see many, on a CPU, from running sums over blocks of logits: one product of the two that attention has. With
+    x = e log2(e),
 
         H = ln 2 (log2 mass - tilt / mass),   mass = sum_j 2^(x_j - top),   tilt = sum_j 2^(x_j - top) (x_j - top)
 
-    On CUDA by stock attention with V = K, which has the log-sum-exp and, in the mean key, the mean logit:
+    Others by stock attention with V = K, which has the log-sum-exp and, in the mean key, the mean logit; in halves V = K - c,
+    c the mean key, so that what is rounded is small where attention has dispersed:
 
         H = lse - scale q . (sum_j p_j k_j)
 
@@ -35,34 +38,45 @@ def entropies(call: Call) -> Float[Tensor, "b h q"]:
     >>> entropies(checked(q, k, k, causal=True, scale=None, mask=None, window=None))
     tensor([[[0.0000, 0.6931]]])
     """
-    found = _summed(call) if call.q.device.type == "cpu" else _stock(call)
-    return found.clamp(min=0).masked_fill(lengths(call) == 0, 0)
+    if call.q.device.type != "cpu" or call.queries < MANY or call.keys < LONG:
+        return _stock(call).clamp(min=0)
+    return torch.cat([_summed(some) for some in _samples(call)]).clamp(min=0)
 
 
 def _stock(call: Call) -> Tensor:
     dtype = torch.promote_types(call.k.dtype, torch.float32)
     if call.k.dtype == dtype:
         mixed, lse = stock.attend(replace(call, v=call.k))
-    else:  # what it saves in rounding is worth a copy of the keys
+    else:
         centre = call.k.mean(2, keepdim=True, dtype=dtype)
         moved, lse = stock.attend(replace(call, v=(call.k - centre).to(call.k.dtype)))
         mixed = moved + centre.repeat_interleave(call.q.shape[1] // call.k.shape[1], 1)
     return lse - call.scale * torch.linalg.vecdot(call.q.to(dtype), mixed)
 
 
+def _samples(call: Call) -> Iterator[Call]:
+    """The call for as many samples at a time as a block has room for."""
+    logits = call.q.shape[1] * min(call.queries, MANY) * min(call.keys, KEYS)
+    for start in range(0, max(call.q.shape[0], 1), size := max(BLOCK // logits, 1)):
+        here = slice(start, start + size)
+        mask = call.mask if call.mask is None or len(call.mask) == 1 else call.mask[here]
+        yield replace(call, q=call.q[here], k=call.k[here], v=call.v[here], mask=mask)
+
+
 def _summed(call: Call) -> Tensor:
     (b, h, _, _), g = call.q.shape, call.k.shape[1]
-    q, k = call.q * (call.scale * BITS), call.k.mT
-    room, found = torch.empty(2, 0, dtype=q.dtype), []
-    for rows in blocks(call, max(BLOCK // (KEYS * b * h), ROWS) * call.keys):
-        asked = q[:, :, rows].reshape(b, g, -1, q.shape[3])  # the heads that share keys, one below the other
+    # Laid out once: of keys as models project them, every block would be copied.
+    q, k = call.q * (call.scale * BITS), call.k.contiguous().mT
+    room, found = q.new_empty(2, 0), []
+    for rows in blocks(call, max(BLOCK // (KEYS * max(b * h, 1)), MANY) * call.keys):
+        asked = q[:, :, rows].reshape(b, g, h // g * (rows.stop - rows.start), q.shape[3])  # heads that share keys are stacked
         sums = _Sums.none(b, h, rows.stop - rows.start, q)
         for keys in _runs(reach(call, rows)):
             size = (b, h, rows.stop - rows.start, keys.stop - keys.start)
             if room.shape[1] < math.prod(size):
                 room = q.new_empty(2, math.prod(size))
             x, p = (part[: math.prod(size)].view(size) for part in room)
-            torch.matmul(asked, k[..., keys], out=x.view(b, g, -1, size[3]))
+            torch.matmul(asked, k[..., keys], out=x.view(b, g, asked.shape[2], size[3]))
             if not _whole(call, rows, keys):
                 x.masked_fill_(~visible(call, rows, keys), HIDDEN)
             sums = sums.after(x, p)

@@ -108,11 +108,11 @@ def statistics(
     K is a tensor descriptor, so that the copy engine of a Hopper card finds the addresses: threads would spend a fifth on them.
     """
     block = tl.cdiv(queries, BM) - 1 - tl.program_id(0)
-    b, h = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
+    b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
     row, dim = block * BM + tl.arange(0, BM), tl.arange(0, BD)
-    spot = Q + b * q_batch + h * q_head + row[:, None].to(tl.int64) * q_row + dim[None, :]
+    spot = Q + b.to(tl.int64) * q_batch + h.to(tl.int64) * q_head + row[:, None].to(tl.int64) * q_row + dim[None, :]
     q = tl.load(spot, mask=(row < queries)[:, None] & (dim < D)[None, :], other=0.0)
-    n, g = tl.program_id(1) // heads, tl.program_id(1) % heads // group
+    g = h // group
     first = block * BM + keys - queries
     at = first + tl.arange(0, BM)
     start, stop, plain = 0, keys, keys // BN * BN  # up to `plain`, each row of the block sees each key
@@ -125,8 +125,8 @@ def statistics(
         if not CAUSAL:
             stop = tl.minimum(first + BM - 1 + WINDOW, keys)
     top, mass, tilt = tl.full([BM], NOTHING, tl.float32), tl.zeros([BM], tl.float32), tl.zeros([BM], tl.float32)
-    top, mass, tilt = _through(top, mass, tilt, q, K, n, g, start, plain, keys, at, bits, BN, CAUSAL, WINDOW, False, STAGES)
-    top, mass, tilt = _through(top, mass, tilt, q, K, n, g, plain, stop, keys, at, bits, BN, CAUSAL, WINDOW, True, STAGES)
+    top, mass, tilt = _through(top, mass, tilt, q, K, b, g, start, plain, keys, at, bits, BN, CAUSAL, WINDOW, False, STAGES)
+    top, mass, tilt = _through(top, mass, tilt, q, K, b, g, plain, stop, keys, at, bits, BN, CAUSAL, WINDOW, True, STAGES)
     entropy = _entropy(mass, tilt)
     beta = _beta(entropy, _count(at, keys, CAUSAL, WINDOW), TABLE, COLUMNS, BOUNDS, EXP)
     if q.dtype == tl.float16:  # which beta q must fit

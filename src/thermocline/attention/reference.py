@@ -10,16 +10,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from thermocline import softmax
-from thermocline.attention.call import ALL, Call, lengths, part, visible
+from thermocline.attention.call import ALL, Call, part, visible
 from thermocline.attention.rules import Rule
 
 
 class Attended(NamedTuple):
-    """The output in the type of the queries; of every row its entropy before sharpening, and its beta."""
+    """The output in the type of the queries; of every row its entropy before sharpening, its beta and, if known, n."""
 
     out: Float[Tensor, "b h q e"]
     entropy: Float[Tensor, "b h q"]
     beta: Float[Tensor, "b h q"]
+    n: Float[Tensor, "#b #h q"] | None = None
 
 
 def attend(call: Call, rule: Rule) -> Attended:
@@ -36,11 +37,11 @@ def attend(call: Call, rule: Rule) -> Attended:
     tensor([[[0.6931]]])
     """
     e = logits(call)
-    entropy = softmax.masked_entropy(e)
-    beta = rule(entropy, lengths(call).expand_as(entropy))
+    entropy, n = softmax.masked_entropy(e), call.lengths
+    beta = rule(entropy, n.expand_as(entropy))
     weights = softmax.sharpened(e, beta).unflatten(1, (call.k.shape[1], -1))
     out = (weights @ call.v.to(weights.dtype)[:, :, None]).flatten(1, 2)
-    return Attended(out.to(call.q.dtype), entropy, beta)
+    return Attended(out.to(call.q.dtype), entropy, beta, n)
 
 
 def logits(call: Call, rows: slice = ALL) -> Float[Tensor, "b h r s"]:

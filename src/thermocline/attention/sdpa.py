@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from thermocline.attention import stock
-from thermocline.attention.call import Call, lengths
+from thermocline.attention.call import Call
 from thermocline.attention.entropies import entropies
 from thermocline.attention.reference import Attended
 from thermocline.attention.rules import Rule
@@ -19,9 +19,9 @@ def refusal(call: Call) -> str | None:
     """Why stock calls cannot answer, if they cannot."""
     device, dtype = call.q.device.type, call.q.dtype
     if call.bias is not None:
-        return "its mask adds numbers other than 0 and -inf, whose mean under the weights stock attention does not give"
+        return "its mask adds numbers other than 0 and -inf, which would have to be sharpened as logits are"
     if torch.is_grad_enabled() and any(x.requires_grad for x in (call.q, call.k, call.v)):
-        return "gradients are wanted, and stock kernels give none for the log-sum-exp: call it under torch.no_grad()"
+        return "gradients are wanted, and entropies have none here: call it under torch.no_grad()"
     if device not in ("cpu", "cuda"):
         return f"it knows kernels for cpu and cuda, and the tensors are on {device}"
     if device == "cuda" and dtype == torch.float64:
@@ -35,8 +35,7 @@ def attend(call: Call, rule: Rule) -> Attended:
 
         out_i = sum_j softmax(beta_i e_i)_j v_j,   beta_i = rule(H_i, n_i)    [velickovic2024softmax]
 
-    On a CPU halves are computed in float32, which takes no longer. On CUDA the entropy comes from stock attention with
-    V = K - c, c the mean key: where attention has dispersed the sum is small, and so is its rounding to a half. In bfloat16
+    On a CPU halves are computed in float32, which takes no longer. On CUDA weights and sums are rounded to them. In bfloat16
     the entropy is then right to about 1e-2 where the logits of a row have a standard deviation of 2 or less; at 4, a fifth
     of rows are wrong by more, up to 0.035, and at 8 most, up to 0.11: it is a difference of numbers as large as the logits.
     In float16 errors are an eighth of these, and beta is held to what it can write. And beta_i q_i is rounded, which moves a
@@ -48,13 +47,13 @@ def attend(call: Call, rule: Rule) -> Attended:
     >>> attend(checked(q, torch.zeros(1, 1, 2, 2), v, causal=False, scale=None, mask=None, window=None), PUBLISHED).entropy
     tensor([[[0.6931]]])
     """
-    wide, n = even(call), lengths(call)
-    entropy = entropies(wide)
+    wide, n = even(call), call.lengths
+    entropy = entropies(wide).masked_fill(n == 0, 0)
     beta = writable(rule(entropy, n.expand_as(entropy)), wide.q)
     out, _ = stock.attend(replace(wide, q=(wide.q * beta[..., None]).to(wide.q.dtype)))
     if call.mask is not None or call.offset < 0:
         out = out.masked_fill((n == 0)[..., None], 0)
-    return Attended(out[..., : call.v.shape[3]].to(call.q.dtype), entropy, beta)
+    return Attended(out[..., : call.v.shape[3]].to(call.q.dtype), entropy, beta, n)
 
 
 def writable(beta: Tensor, q: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ Of few queries, as in decoding, a row's logits are a small part of the bytes of 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import math
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from thermocline.attention import sdpa, stock
-from thermocline.attention.call import Call, lengths
+from thermocline.attention.call import Call
 from thermocline.attention.reference import Attended
 from thermocline.attention.rules import PLAIN, Form, Rule
 
@@ -32,8 +33,8 @@ def refusal(call: Call) -> str | None:
     """Why these kernels cannot answer, if they cannot."""
     if call.q.device.type != "cuda":
         return f"its kernels are for CUDA, and the tensors are on {call.q.device.type}"
-    if importlib.util.find_spec("triton") is None:
-        return "triton is not installed: pip install triton"
+    if not _installed():
+        return "triton 3.4 or newer is not installed: pip install -U triton"
     if call.q.dtype not in stock.HALVES:
         return f"its kernels take float16 and bfloat16, got {call.q.dtype}"
     if call.mask is not None:
@@ -65,11 +66,11 @@ def attend(call: Call, rule: Rule) -> Attended:
 def _prefill(call: Call, rule: Rule, form: Form | None) -> Attended:
     sharp, entropy, beta = statistics(call, form or PLAIN.form)
     if form is None:
-        beta = sdpa.writable(rule(entropy, lengths(call).expand_as(entropy)), call.q)
+        beta = sdpa.writable(rule(entropy, call.lengths.expand_as(entropy)), call.q)
         torch.mul(call.q, beta[..., None], out=sharp)
     out, _ = stock.attend(sdpa.even(replace(call, q=sharp)))
     if call.offset < 0:
-        out = out.masked_fill((lengths(call) == 0)[..., None], 0)
+        out = out.masked_fill((call.lengths == 0)[..., None], 0)
     return Attended(out[..., : call.v.shape[3]], entropy, beta)
 
 
@@ -116,6 +117,11 @@ def decode(call: Call, form: Form, *, splits: int | None = None, block: tuple[in
         mixed, total, out, rows, splits, E=e, BE=_power(e), BM=sizes["BM"], BZ=_power(splits), **options
     )  # fmt: skip
     return Attended(out, entropy, beta)
+
+
+@functools.cache
+def _installed() -> bool:
+    return bool(importlib.util.find_spec("triton") and importlib.util.find_spec("triton.tools.tensor_descriptor"))
 
 
 def _kernels() -> Any:

@@ -114,7 +114,7 @@ def sweep(
     experiment: Annotated[str, typer.Argument(help="An experiment (see: thermocline list experiments).")] = "",
     over: Annotated[list[str] | None, typer.Option(help="Values of a setting to try, as path=a,b,c; may be repeated.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of every run: path=value.")] = None,
-    jobs: Annotated[int, typer.Option(help="Runs side by side; on one GPU that is faster only under NVIDIA MPS.", min=1)] = 1,
+    jobs: Annotated[int, typer.Option(help="Runs side by side; large nets gain on one GPU only under NVIDIA MPS.", min=1)] = 1,
     to: Annotated[Path, typer.Option("--out", help="Folder for the runs and their report.")] = Path("runs"),
     data_dir: DataDir = None,
     download: Download = False,

@@ -22,7 +22,7 @@ def reproduce(
     report: Annotated[bool, typer.Option("--report", help="Train nothing: compare what is there, and write it down.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write it all as one .html page.")] = None,
     seeds: Annotated[int, typer.Option(help="Seeds to go up to, where more than the experiment's are wanted.", min=0)] = 0,
-    jobs: Annotated[int, typer.Option(help="Runs side by side; on one GPU that is faster only under NVIDIA MPS.", min=1)] = 1,
+    jobs: Annotated[int, typer.Option(help="Runs side by side; large nets gain on one GPU only under NVIDIA MPS.", min=1)] = 1,
     results: Results = Path("results"),
     data_dir: DataDir = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn if missing.")] = False,

@@ -74,21 +74,22 @@ class NECO:
 
 
 def neco_oracle(
-    moments: Moments, id_features: Float[Tensor, "n d"], ood_features: Float[Tensor, "m d"]
+    fitted: NECO, id_features: Float[Tensor, "n d"], ood_features: Float[Tensor, "m d"]
 ) -> tuple[int, Float[Tensor, ""]]:
     """The `dim` at which NECO tells these very samples apart best, and that AUROC: an ORACLE, never a result by itself.
 
         argmax_k AUROC(s_k(id), s_k(ood)),   the least such k                 [benammar2024neco]
 
     The authors choose k on the pair they report on, so their numbers are upper bounds: report a fixed `dim` first, and
-    this one as what it is. No logit factor.
+    this one as what it is. No logit factor; which `dim` it was fitted with plays no part.
 
     >>> x = torch.tensor([[-2.0, 0.0], [2.0, 0.0], [0.0, -1.0], [0.0, 1.0]]) @ torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
-    >>> neco_oracle(Moments.of(x), x[:2], x[2:])
+    >>> neco_oracle(NECO().fit_moments(Moments.of(x)), x[:2], x[2:])
     (1, tensor(1., dtype=torch.float64))
     """
-    mean, std, _, axes = _standard(moments)
-    inside, outside = (_energies(x, mean, std, axes) for x in (id_features, ood_features))
+    require_fitted(fitted)
+    axes = torch.cat([fitted.axes, fitted.others], 1)
+    inside, outside = (_energies(x, fitted.mean, fitted.std, axes) for x in (id_features, ood_features))
     found = torch.stack([auroc(a, b) for a, b in zip(inside, outside)])
     best = int(found.argmax())
     return best + 1, found[best]

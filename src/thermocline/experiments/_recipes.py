@@ -17,6 +17,6 @@ OTHERS = {
 
 
 def cold_and_hot(data: str, net: str, recipe: Train) -> list[Run]:
-    """Three seeds at T = 1 and at T = 100, whose logits start a hundred times smaller; figures 4 and 7 are followed."""
+    """Three seeds at T = 1 and at T = 100, whose logits start a hundred times smaller; figures 3 and 7 want follow."""
     base = Run(Data(data, ood=OTHERS[data]), Net(net), recipe, follow=("alignment", "orthodev"))
     return grid(base, {"seed": range(3), "train.temperature": [1, 100]})

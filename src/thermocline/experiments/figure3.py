@@ -1,7 +1,4 @@
-"""Figure 3, MLP on CIFAR-10 [masarczyk2025softmax]: hot weights turn towards their inputs, and few directions take over.
-
-Ours is alignment at the end of training; the figure has it throughout.
-"""
+"""Figure 3, MLP on CIFAR-10 [masarczyk2025softmax]: hot weights turn towards their inputs, and few directions take over."""
 
 from thermocline.experiments import _claims
 from thermocline.experiments.table1 import cifar10_mlp
@@ -16,6 +13,7 @@ CLAIMS = [
     _claims.Claim(STABLE, "falls", _claims.COLD_HOT),
 ]
 CURVES = [
+    _claims.Curve("alignment by training step", ALIGNMENT, "step", _claims.COLD_HOT),
     _claims.Curve("alignment by layer", ALIGNMENT, "depth", _claims.COLD_HOT),
     _claims.Curve("rank by layer", RANK, "depth", _claims.COLD_HOT),
 ]

@@ -47,7 +47,7 @@ def draw(seed: int, *, layers: int = 2, width: int = 64, heads: int = 4) -> Any:
         max_position_embeddings=_POSITIONS, pad_token_id=None, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # that of the CPU alone: `torch.manual_seed` would seed every GPU too
         return transformers.SmolLM3ForCausalLM(config)
 
 

@@ -18,6 +18,7 @@ from thermocline.spec import Failure, InputError
 from thermocline.team import Team
 
 KEPT = 50_000  # samples whose logits and last features are kept at most, for what takes a second look at them
+ORACLE = 4096  # samples of each side that the best dimension of NECO is found on: every dimension is tried
 FEW = 2048  # samples, spread over the whole set, for what is too large to do on all: layer inputs, gradients
 HELD = 4 * 2**30  # bytes of features that probes may train from; beyond, the net is run again for every pass
 
@@ -195,10 +196,10 @@ class TestFeatures:
 
     __test__ = False  # pytest takes a name like this for its own
 
-    def __init__(self, head: Tap) -> None:
+    def __init__(self, head: Tap, *, limit: int) -> None:
         self.tap = last_features(head)
         self.taps = (self.tap,)
-        self.some = Spread(limit=KEPT)
+        self.some = Spread(limit=limit)
 
     def add(self, batch: Batch) -> None:
         """Take in a batch."""

@@ -207,8 +207,9 @@ def _test(
     """The pass over a test split, read with what its training split gave."""
     outputs, readings = collect.Outputs(subject.temperature), collect.Readings(fitted)
     scores = collect.Scores(subject.taps[-1], detectors)
-    unseen = collect.TestFeatures(subject.taps[-1])
+    unseen = collect.TestFeatures(subject.taps[-1], limit=collect.KEPT if split == "test" else collect.ORACLE)
     wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs, unseen: "unseen" in needs}
     run_pass(subject, split, data, [collector for collector, want in wanted.items() if want])
     seen.outputs[split], seen.probe_accuracy[split], seen.scores[split] = outputs, readings.accuracy, scores
-    seen.unseen |= {split: unseen} if wanted[unseen] else {}
+    if "unseen" in needs:
+        seen.unseen[split] = unseen

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from thermocline import detect, softmax
+from thermocline.measure import collect
 from thermocline.measure.passes import Found, Seen
 from thermocline.record import Row, params
 
 BINS = 15  # of confidence, as [guo2017calibration] has them
 SCORE_BINS = 30  # of a detector's scores
 RATES = (0, 0.01, 0.02, 0.03, 0.05, 0.07, *(i / 20 for i in range(2, 21)))  # false positives at which a ROC curve is kept
-ORACLE = 8192  # samples of either side: every number of axes is tried
 PAIRS = 20  # of classes, the most confused
 
 
@@ -66,15 +66,16 @@ def neco_oracle(seen: Seen) -> Iterator[Row]:
 
     max_k AUROC(s_k),   s_k = ||P_k z|| / ||z||,   and that k                 [benammar2024neco]
     """
+    try:
+        fitted = detect.NECO().fit_moments(seen.last.moments.all)
+    except ValueError:
+        return  # features that it cannot be fitted to
     for name in seen.ood:
-        splits = [seen.unseen[split].some.values[0] for split in ("test", f"{name}/test") if split in seen.unseen]
-        if len(splits) < 2:
+        if not {"test", f"{name}/test"} <= seen.unseen.keys():
             continue
-        inside, outside = (features[:: -(-len(features) // ORACLE)] for features in splits)
-        try:
-            dim, value = detect.neco_oracle(seen.last.moments.all, inside, outside)
-        except ValueError:
-            continue  # features that NECO cannot be fitted to
+        inside, outside = (seen.unseen[split].some.values[0] for split in ("test", f"{name}/test"))
+        inside = inside[:: -(-len(inside) // collect.ORACLE)]
+        dim, value = detect.neco_oracle(fitted, inside, outside)
         for part, number in (("auroc", float(value)), ("dim", float(dim))):
             how = params(part=part, id=len(inside), ood=len(outside), **seen.last.subset)
             yield Row(f"{name}/test", seen.last.tap.path, len(seen.taps), seen.last.label, "neco_oracle", how, number)

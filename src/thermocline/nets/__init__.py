@@ -73,7 +73,7 @@ def build(net: spec.Net, *, classes: int, size: int, channels: int = 3, seed: in
     if net.logit_norm == "after" and classes < 3:
         raise InputError("net.logit_norm=after leaves two classes nothing to learn: normalised, two logits are 1 and -1")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # that of the CPU alone: `torch.manual_seed` would seed every GPU too
         built = _plain(net, classes=classes, size=size, channels=channels)
         heads.fit(built, net)
         if net.init != "own":

@@ -76,11 +76,9 @@ def fit(
 
 def _way(step: Step, graph: bool | None) -> Callable[[], Tensor]:
     """How steps are taken: as they are written, compiled, and either of them recorded."""
-    alone, cuda = step.team.size == 1, step.split.device.type == "cuda"
-    if step.train.compile and not (alone and cuda):
-        raise spec.InputError("train.compile=true is for one process on a GPU; leave it out on a CPU or under torchrun")
-    run = Compiled(step) if step.train.compile else step
-    return Replayed(run, step.state) if (cuda and alone if graph is None else graph) else run
+    alone = step.team.size == 1 and step.split.device.type == "cuda"
+    run = Compiled(step) if step.train.compile and alone else step
+    return Replayed(run, step.state) if (alone if graph is None else graph) else run
 
 
 def _within_memory(run: Callable[[], Tensor], step: Step) -> Tensor:

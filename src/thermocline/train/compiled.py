@@ -111,7 +111,7 @@ class Compiled:
             self._widen(gradients)
             self.step.follow()
             if self.originals:
-                _copy(list(self.copies.values()), self.originals)
+                _copy_all(list(self.copies.values()), self.originals)
             if counters:
                 torch._foreach_add_(counters, 1)  # pyright: ignore[reportPrivateImportUsage]
         self.step.state.optimizer.zero_grad()
@@ -135,7 +135,7 @@ class Compiled:
                 wide.append(parameter.grad)
                 narrow.append(gradient[:, : parameter.shape[1]] if parameter.ndim > 1 else gradient)
         if wide:
-            _copy(wide, narrow)
+            _copy_all(wide, narrow)
 
     def _half(self) -> Iterator[tuple[str, Tensor]]:
         """The weights that the forward pass reads in half precision, if it does; one that two layers share is there once."""
@@ -184,7 +184,7 @@ class _Separate:
             layer.num_batches_tracked = count
 
 
-def _copy(into: list[Tensor], given: list[Tensor]) -> None:
+def _copy_all(into: list[Tensor], given: list[Tensor]) -> None:
     """All in one kernel, but for those that skip memory or lie in it otherwise: one of them in the list makes it one each."""
     alike = [a.stride() == b.stride() == torch.empty_like(a, device="meta").stride() for a, b in zip(into, given)]
     for a, b, plain in zip(into, given, alike):

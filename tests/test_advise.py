@@ -399,7 +399,12 @@ def test_the_verb_prints_the_table_and_the_verdict(tmp_path):
     assert (tmp_path / "page.html").exists()
     assert "error: unknown detector 'nceo'; did you mean 'neco'?" in thermocline("runs", "--detector", "nceo", code=2)
     assert "error: page.doc does not say what to write" in thermocline("runs", "-o", "page.doc", code=2)
-    assert "error: no run directory at nowhere" in thermocline("nowhere", code=2)
+    assert "no run directory at nowhere" in thermocline("nowhere", code=2)
+    broken = next(path for path in sorted((tmp_path / "runs").rglob("spec.json")))
+    broken.write_text("{")
+    said = thermocline("runs")
+    assert f"warning: left out: {broken.relative_to(tmp_path).parent}" in said
+    assert "(11 runs)" in said
 
 
 def test_torch_is_left_alone():

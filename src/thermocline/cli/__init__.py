@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from rich.markup import escape
@@ -20,6 +20,9 @@ from thermocline.cli import attention as attending
 from thermocline.cli import detect, reproduce
 from thermocline.cli.common import DataDir, Device, Temperature, callable_of, err, fetch, module_of, out, say, show
 from thermocline.spec import InputError
+
+if TYPE_CHECKING:
+    from thermocline.record import Loaded
 
 LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
 PROBES = ", ".join(get_args(spec.Probe))
@@ -251,11 +254,10 @@ def tradeoff(
 ) -> None:
     """Weigh what nets keep for other data against how well they detect them, over runs at several temperatures."""
     from thermocline import advise
-    from thermocline.record import load_runs
 
     if output is not None:
         advise.suffix(output)
-    found = advise.tradeoff(load_runs(runs)).only(detector=detector, ood=ood)
+    found = advise.tradeoff(_readable(runs)).only(detector=detector, ood=ood)
     out.print(advise.terminal(found))
     if output is not None:
         say("trade-off", advise.save(found, output))
@@ -366,9 +368,16 @@ def _conclude(directories: list[Path], page: Path) -> None:
 
 
 def _table(directories: Iterable[str | Path]) -> None:
-    from thermocline.report import load, summary, terminal
+    from thermocline.report import summary, terminal
+
+    out.print(terminal(summary(_readable(directories))))
+
+
+def _readable(directories: Iterable[str | Path]) -> list[Loaded]:
+    """The runs that can be read; what is said of the others goes to stderr."""
+    from thermocline.report import load
 
     runs, notes = load(directories)
     for note in notes:
         err.print(f"[yellow]warning:[/] {escape(note)}", soft_wrap=True)
-    out.print(terminal(summary(runs)))
+    return runs

@@ -325,13 +325,14 @@ def test_a_page_whose_rows_are_gone_says_so(tmp_path: Path) -> None:
 
 def test_one_page_of_all_that_is_there(tmp_path: Path) -> None:
     shelf = Shelf(ROOT / "results")
-    some = [study(catalogue.load(name), shelf) for name in ("table1/runes-mlp", "figure6", "table2/cifar10-vit")]
-    text = webpage.write(some, tmp_path / "deep" / "page.html").read_text()
-    for words in ("table1/runes-mlp", "At a glance", "not run here", "1e-3", "What differs from the papers", "6 of 6"):
+    some = [study(catalogue.load(name), shelf) for name in ("table1/runes-mlp", "figure6", "table2/cifar10-vit", "dispersion")]
+    text = webpage.write(some, tmp_path / "deep" / "page.html", results=ROOT / "results").read_text()
+    told = ("table1/runes-mlp", "At a glance", "not run here", "1e-3", "What differs from the papers", "6 of 6")
+    for words in (*told, "<li>Lemma 2.1"):
         assert words in text
-    assert text.count("data:image/svg+xml;base64,") == 2
+    assert text.count("data:image/svg+xml;base64,") == 3
     assert 'http-equiv="Content-Security-Policy"' in text
     assert not re.search(r"(src|href)=\"http", text)
     assert len(text) < 1_000_000
-    alone = webpage.write(some[:1], tmp_path / "one.html").read_text()
+    alone = webpage.write(some[:1], tmp_path / "one.html", results=ROOT / "results").read_text()
     assert "At a glance" not in alone

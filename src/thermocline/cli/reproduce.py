@@ -54,7 +54,7 @@ def reproduce(
     if output is not None:
         from thermocline.reproduce import webpage
 
-        say("page", webpage.write(studies, output))
+        say("page", webpage.write(studies, output, results=results))
     if failure:
         raise failure
 

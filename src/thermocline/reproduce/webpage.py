@@ -22,8 +22,8 @@ LEDE = (
 )
 
 
-def write(studies: Sequence[Study], path: Path) -> Path:
-    """Write the page of some studies."""
+def write(studies: Sequence[Study], path: Path, *, results: Path) -> Path:
+    """Write the page of some studies, with the notes that lie in their folders of results."""
     context: dict[str, Any] = {
         "title": studies[0].experiment.name if len(studies) == 1 else "What holds",
         "subtitle": f"{sum(len(one.findings) for one in studies)} claims in {len(studies)} experiment"
@@ -32,14 +32,14 @@ def write(studies: Sequence[Study], path: Path) -> Path:
         "differs": markdown.DIFFERS,
         "rule": verdict.RULE,
         "heads": [head.capitalize() for head in markdown.HEADS],
-        "studies": [_shown(one, f"study-{i}") for i, one in enumerate(studies)],
+        "studies": [_shown(one, f"study-{i}", results) for i, one in enumerate(studies)],
         **page.colours(theme.temperatures([1.0])),
     }
     page.write(path, page.compose("reproduction.html.jinja", context, {}, "").encode())
     return path
 
 
-def _shown(study: Study, id_: str) -> dict[str, Any]:
+def _shown(study: Study, id_: str, results: Path) -> dict[str, Any]:
     experiment = study.experiment
     asked, lacking = len(experiment.runs) + bool(experiment.computed), len(study.found.missing) + study.found.lacks_table
     drawn = figure.svg(study) if study.found.sources else None
@@ -49,7 +49,15 @@ def _shown(study: Study, id_: str) -> dict[str, Any]:
         "runs": "–" if experiment.why else f"{asked - lacking} of {asked}", "curves": bool(experiment.curves),
         "lines": [_line(study, finding) for finding in study.findings],
         "figure": base64.b64encode(drawn.encode()).decode() if drawn else "",
+        "notes": _items(results / experiment.name / "notes.md"),
     }  # fmt: skip
+
+
+def _items(notes: Path) -> list[str]:
+    """The items of a Markdown list as plain text, if the file is there."""
+    text = notes.read_text() if notes.exists() else ""
+    items = ("\n" + text).replace("**", "").replace("`", "").split("\n- ")
+    return [" ".join(item.split()) for item in items if item.strip()]
 
 
 def _line(study: Study, finding: Finding) -> dict[str, Any]:

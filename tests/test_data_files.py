@@ -206,6 +206,17 @@ def test_a_cut_folder_round_trips(tmp_path: Path) -> None:
         assert read.labels.tolist() == [0, 0, 0, 1, 1, 1]
 
 
+def test_classes_have_the_names_they_are_given(tmp_path: Path) -> None:
+    assert data.load(archive(tmp_path))[0].names == ()
+    train, test = data.load(archive(tmp_path, names=np.array(["ant", "bee"])))
+    assert train.names == test.names == ("ant", "bee")
+    for odd in (np.array(["ant"]), np.array(["ant", "ant"]), np.array([3, 4]), np.array(["ant", "bee"])[None]):
+        assert data.load(archive(tmp_path, names=odd))[0].names == (), "none rather than wrong ones"
+    for number, name in enumerate("bacabcab"):
+        picture(tmp_path / "photos" / name / f"{number}.png", 16, 16, seed=number)
+    assert data.load(f"folder:{tmp_path / 'photos'}", classes=2)[0].names == ("a", "b")
+
+
 def test_an_uncut_folder_is_cut_evenly(tmp_path: Path) -> None:
     for label, name in enumerate(("ant", "bee")):
         for number in range(10):

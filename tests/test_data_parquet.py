@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,17 @@ def test_a_set_round_trips_from_any_place_and_usual_columns(tmp_path: Path, insi
     assert train.labels.tolist() == LABELS
     assert torch.equal(test.images, channels_first(noise(4, 8, 8, 3, seed=1)))
     assert test.labels.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(("written", "names"), [("", ()), ("names", ("cat", "dog")), ("damaged", ())])
+def test_classes_have_the_names_that_hugging_face_wrote(tmp_path: Path, written: str, names: tuple[str, ...]) -> None:
+    simple(tmp_path)
+    text = json.dumps({"info": {"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}})
+    if written:
+        path = tmp_path / "train-00000-of-00002.parquet"
+        table = pq.read_table(path)
+        pq.write_table(table.replace_schema_metadata({"huggingface": text if written == "names" else text[:9]}), path)
+    assert data.load(f"parquet:{tmp_path}")[0].names == names
 
 
 def test_rows_are_chosen_across_files_and_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

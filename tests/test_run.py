@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from thermocline import record, run, spec
+import thermocline as tc
+from thermocline import data, nets, record, run, spec
+from thermocline.report import curves
 from thermocline.spec import Data, InputError, Net, Run, Train
 
 TINY = Run(
@@ -276,3 +278,21 @@ def test_dear_measures_are_followed_when_asked_for(tmp_path: Path) -> None:
         run.check(spec.replace(what, {"measures": ("loss",), "follow": ("orthodev",)}))
     with pytest.raises(InputError, match="orthodef"):
         run.check(spec.replace(what, {"follow": ("orthodef",)}))
+
+
+def test_confused_classes_have_their_names(tmp_path: Path) -> None:
+    gen = np.random.default_rng(0)
+    pixels = gen.integers(0, 256, (60, 8, 8, 1), dtype=np.uint8)
+    labels = np.arange(60) % 3
+    np.savez(tmp_path / "pets.npz", x_train=pixels[:40], y_train=labels[:40], x_test=pixels[40:], y_test=labels[40:],
+             names=np.array(["ant", "bee", "cat"]))  # fmt: skip
+    what = Run(Data("pets"), Net("mlp", depth=2, width=8), Train(epochs=1, batch=20, snapshots=1), measures=("confusion",))
+    made = record.load_run(run.run(what, tmp_path / "run", device="cpu", data_dir=str(tmp_path)))
+    assert made.provenance["classes"] == ["ant", "bee", "cat"]
+    pairs = [point["pair"] for point in curves.confused(made)]
+    assert pairs
+    assert all(pair.split(" as ")[0] in ("ant", "bee", "cat") for pair in pairs)
+    scanned = tc.scan(
+        nets.build(what.net, classes=3, size=8, channels=1), *data.load("pets", data_dir=tmp_path), temperature=1.0
+    )
+    assert scanned.found.provenance["classes"] == ["ant", "bee", "cat"]

@@ -371,5 +371,6 @@ def _describe(
     if any(session[fact] != first[fact] for fact in ("device", "hardware", "versions")):
         warnings.warn(f"{log.path} was begun on another machine or version: its numbers are a mixture", stacklevel=2)
     facts = {"seed": what.seed, "data": prints, "sessions": [*known.get("sessions", []), session]}
+    facts |= {"classes": list(splits["train"].names)} if splits["train"].names else {}
     meanings = {name: measure.MEASURES[name].explain() for name in measure.select(what.measures)}
     log.describe({**first, **facts, "measures": meanings})

@@ -127,6 +127,7 @@ def scan(
             "wall_seconds": round(time.monotonic() - began, 1),
             "measures": {one: measure.MEASURES[one].explain() for one in measure.select(measures)},
         }
+        facts |= {"classes": list(train.names)} if isinstance(train, Split) and train.names else {}
         return Scan(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, rows)]), True))
 
 

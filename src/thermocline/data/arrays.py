@@ -1,4 +1,7 @@
-"""`arrays:FILE.npz` and the copies under a data directory: x_train, y_train, x_test, y_test in one NumPy archive."""
+"""`arrays:FILE.npz` and the copies under a data directory: x_train, y_train, x_test, y_test in one NumPy archive.
+
+It may also have `names`, of the classes in the order of their labels.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def named(path: Path) -> Set:
         found = read(path)
         return held(found["x_train"], found["y_train"]), held(found["x_test"], found["y_test"])
 
-    return Set(lambda: check(path), sources)
+    return Set(lambda: check(path), sources, lambda: names(path))
 
 
 def read(path: Path) -> dict[str, Tensor]:
@@ -41,6 +44,13 @@ def read(path: Path) -> dict[str, Tensor]:
         shapes = " and ".join(str(tuple(raw[x].shape[1:])) for x in ("x_train", "x_test"))
         raise InputError(f"{path}: training and test images differ in shape: {shapes}")
     return arrays
+
+
+def names(path: Path) -> list[str]:
+    """What the classes are called, in the order of their labels, where the archive has `names`."""
+    with _opened(path) as archive:
+        found = _member(path, archive, "names") if "names" in archive.files else np.empty(0, str)
+    return [str(name) for name in found.tolist()] if found.ndim == 1 and found.dtype.kind == "U" else []
 
 
 def check(path: Path) -> None:

@@ -53,7 +53,7 @@ def named(layout: Layout, *, size: int | None = None, channels: int | None = Non
         )
         return first, second
 
-    return Set(lambda: check(layout), read)
+    return Set(lambda: check(layout), read, lambda: next(iter(_parts(layout).values())))
 
 
 def find(layout: Layout) -> tuple[Files, Files]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,7 +86,19 @@ def named(root: Path, chosen: dict[str, str]) -> Set:
         )
         return train, test
 
-    return Set(lambda: there() and None, read)
+    return Set(lambda: there() and None, read, lambda: _names(*there()))
+
+
+def _names(files: Files, columns: Columns) -> list[str]:
+    """What the classes are called, where Hugging Face wrote it into the file."""
+    with _readable(files.train[0]):
+        written = (pq.read_schema(files.train[0]).metadata or {}).get(b"huggingface", b"{}")
+    found = None
+    with contextlib.suppress(ValueError):
+        found = json.loads(written)
+    for key in ("info", "features", columns.label, "names"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return [str(name) for name in found] if isinstance(found, list) else []
 
 
 def _columns(file: Path, chosen: dict[str, str]) -> Columns:
@@ -249,7 +262,7 @@ def _pixels(what: str, cells: Any) -> UInt8[Tensor, "n c h w"]:
     return arrays.images(what, values.reshape(shape))
 
 
-@contextmanager
+@contextlib.contextmanager
 def _readable(file: Path) -> Iterator[None]:
     try:
         yield

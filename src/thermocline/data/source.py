@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,10 +58,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Set:
-    """A named set: a cheap test that it is there, and how to get its (train, test) sources."""
+    """A named set: a cheap test that it is there, how to get its (train, test) sources, and what its classes are called."""
 
     check: Callable[[], None]
     read: Callable[[Want], tuple[Source, Source]]
+    names: Callable[[], Sequence[str]] = tuple
 
 
 def held(images: Tensor, labels: Tensor) -> Source:

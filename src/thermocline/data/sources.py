@@ -73,8 +73,11 @@ def load(
         if size not in (None, like.size):
             raise InputError(f"size={size} contradicts like=: {like.name} has {like.size} pixels a side")
         want = replace(want, size=like.size, channels=like.channels)
-    sources = _find(name, data_dir).read(want)
-    return _splits(name, sources, want, like)
+    found = _find(name, data_dir)
+    first, second = _splits(name, found.read(want), want, like)
+    names = tuple(found.names())[: first.classes]
+    named = names if len(set(names)) == first.classes else ()
+    return replace(first, names=named), replace(second, names=named)
 
 
 def check(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> None:

@@ -33,6 +33,7 @@ class Split:
     classes: int
     mean: Float[Tensor, "c"]
     std: Float[Tensor, "c"]
+    names: tuple[str, ...] = ()  # of the classes, where they are known
 
     def __len__(self) -> int:
         return len(self.labels)

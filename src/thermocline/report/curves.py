@@ -133,11 +133,13 @@ def confused(run: Loaded) -> list[Point]:
     for row in points(run, "confusion", last=True):
         given = parameters(row["params"])
         pairs.setdefault((given["label"], given["predicted"]), {})[given["part"]] = row["value"]
+    names = run.provenance.get("classes", [])
     found = sorted(pairs.items(), key=lambda pair: -pair[1]["share"])
     return [
         {"pair": f"{label} as {predicted}", "label": label, "predicted": predicted, "value": _round(parts["share"]),
          "cosine": _round(parts.get("cosine", 1.0))}
-        for (label, predicted), parts in found
+        for pair, parts in found
+        for label, predicted in [[names[int(one)] if int(one) < len(names) else one for one in pair]]
     ]  # fmt: skip
 
 

@@ -170,7 +170,9 @@ def test_entropies_from_many_small_blocks(
     torch.testing.assert_close(found, truth.entropy, rtol=0, atol=1e-12)
 
 
-def test_nothing_to_attend_to() -> None:
+@pytest.mark.parametrize("long", [1, 2048])
+def test_nothing_to_attend_to(monkeypatch: pytest.MonkeyPatch, long: int) -> None:
+    monkeypatch.setattr(entropies, "LONG", long)
     none = torch.zeros(0, 2, 20, 8)
     assert adaptive_attention(none, none, none, causal=True).shape == (0, 2, 20, 8)
 

@@ -76,17 +76,30 @@ def test_the_null_is_that_of_random_rotations(gen: torch.Generator, d: int, rows
     assert null < (2 * np.log(2 * rows * columns) / d) ** 0.5
 
 
+def _counted(calls: list[int], function):
+    def counting(gram, top):
+        calls.append(len(gram))
+        return function(gram, top)
+
+    return counting
+
+
 @pytest.mark.parametrize(("decay", "rank", "iterates"), [(1.0, 600, True), (0.5, 600, True), (0.0, 600, False), (1.0, 7, True)])
-def test_wide_inputs_by_definition(gen: torch.Generator, decay: float, rank: int, iterates: bool) -> None:
+def test_wide_inputs_by_definition(
+    gen: torch.Generator, monkeypatch: pytest.MonkeyPatch, decay: float, rank: int, iterates: bool
+) -> None:
     """600 inputs: whether leading directions are iterated or, of a flat spectrum, decomposed, they are the definition's."""
     sizes = torch.arange(1, rank + 1, dtype=torch.float64) ** -decay
     x = torch.randn(700, rank, generator=gen, dtype=torch.float64) * sizes
     x = x @ torch.linalg.qr(torch.randn(600, rank, generator=gen, dtype=torch.float64))[0].T
     weight = torch.randn(20, 600, generator=gen, dtype=torch.float64)
     before = torch.get_rng_state()
+    monkeypatch.setattr(layers, "ITERATED", 600)
+    monkeypatch.setattr(layers, "_decomposed", _counted(decomposed := [], layers._decomposed))
     assert (layers._iterated(x.T @ x, 15) is not None) == iterates
     found = geometry.alignment(weight, x).matrix
     assert torch.equal(before, torch.get_rng_state())
+    assert len(decomposed) == (1 if iterates else 2), "the weight is, and inputs where iterating failed"
     assert np.allclose(found[:, :rank], cosines(weight.numpy(), x.numpy(), 15)[:, :rank], atol=1e-7)
     assert not found[:, rank:].any()
 

@@ -51,6 +51,37 @@ def test_rows_are_those_of_the_weights(gen: torch.Generator, name: str, dtype: t
         assert found[key] == pytest.approx(sum(values) / len(values), rel=rtol, abs=rtol), key
 
 
+@pytest.mark.parametrize("name", ["llama", "mistral", "gpt2"])
+def test_a_rule_is_fitted_to_a_model_and_prompts(gen: torch.Generator, name: str) -> None:
+    """Logits of last tokens are those whose softmax the model has for weights; what is fitted to them can be switched on."""
+    net = cases.model(name)
+    batches = [(torch.randint(40, (6, n), generator=gen), torch.randint(n - 4, n, (6,), generator=gen)) for n in (9, 14, 20)]
+    rows = dispersion.labelled(net, batches)
+    with torch.no_grad(), hot.attending_by(net, "eager"):
+        weights = net(input_ids=batches[1][0], output_attentions=True).attentions
+    assert set(rows) == {(layer, head) for layer in range(len(weights)) for head in range(weights[0].shape[1])}
+    for (layer, head), kept in rows.items():
+        assert [len(e) for e, _ in kept] == [6, 6, 6]
+        torch.testing.assert_close(
+            kept[1][0].softmax(1).to(weights[0].dtype), weights[layer][:, head, -1], rtol=1e-4, atol=1e-6
+        )
+        assert torch.equal(kept[1][1], batches[1][1])
+    fitted = attention.fit_beta(
+        rows[1, 0] + rows[1, 2], degree=1, bounds=(1.0, 10.0), length=name != "mistral"
+    )  # whose window is all it sees
+    assert len(fitted.beta) == 36
+    before = net(input_ids=batches[0][0]).logits
+    hot.enable(net, rule=fitted.rule, layers=[1], heads=[0, 2])
+    with torch.no_grad():
+        assert not torch.equal(net(input_ids=batches[0][0]).logits, before)
+    hot.disable(net)
+    with pytest.raises(InputError, match="one position below 9 is wanted of each of 6 prompts"):
+        dispersion.labelled(net, [(batches[0][0], torch.full((6,), 9))])
+    ahead = cases.model("bert")
+    with pytest.raises(InputError, match="looks ahead too"):
+        dispersion.labelled(ahead, [(cases.inputs("bert", gen, torch.float32), torch.zeros(2, dtype=torch.long))])
+
+
 def test_rows_say_what_they_are(gen: torch.Generator) -> None:
     net = cases.model("llama")
     rows = dispersion.scan(net, [cases.padded(gen, "left")], split="mine").rows.to_pylist()

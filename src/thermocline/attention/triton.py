@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +18,10 @@ from torch.nn import functional
 
 from thermocline.attention import sdpa, stock
 from thermocline.attention.call import Call
+from thermocline.attention.entropies import BITS
 from thermocline.attention.reference import Attended
 from thermocline.attention.rules import PLAIN, Form, Rule
 
-BITS = math.log2(math.e)
 FEW = 64  # rows of queries that share one head of the keys; up to here they are decoded
 WIDEST = 256
 EIGHT = 8  # halves in 16 bytes

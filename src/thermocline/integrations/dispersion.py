@@ -3,6 +3,8 @@
 from thermocline.integrations import dispersion
 found = dispersion.scan(model, [tokenizer(text, return_tensors="pt") for text in prompts])
 found.rows, found.save("runs/mine"), found.write("attention.html")
+
+And a rule for its temperature from the model's own rows: `labelled`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from torch import Tensor, nn
 
 from thermocline import measure, provenance, record
 from thermocline.attention import Dispersion, dispersion
+from thermocline.attention.call import checked
+from thermocline.attention.reference import logits
 from thermocline.integrations import transformers as hot
 from thermocline.report import page
 from thermocline.scanner import Scan
@@ -104,11 +108,36 @@ def diagnosis(
 
 def measured(model: Any, batches: Iterable[Any], *, split: str, progress: bool = False) -> list[record.Row]:
     """The rows of `scan`."""
-    inputs = [_inputs(batch) for batch in batches]
+    ear = _Ear(model)
+    _listen(model, [_inputs(batch) for batch in batches], ear, f"attention on {split}", progress=progress)
+    return list(ear.rows(split))
+
+
+def labelled(
+    model: Any, batches: Iterable[tuple[Any, Tensor]], *, progress: bool = False
+) -> dict[tuple[int, int], list[tuple[Tensor, Tensor]]]:
+    """What `attention.fit_beta` learns from, by layer and head: logits of each prompt's last token, and its true item.
+
+    A batch is as in `scan`, and with it the position of one token a prompt: the one that attention should find.
+
+        rows = labelled(model, [(ids, positions), (longer, theirs)])
+        rule = attention.fit_beta(rows[3, 0] + rows[3, 1], degree=4, bounds=(1.0, 10.0), length=True).rule
+        transformers.enable(model, rule=rule, layers=[3], heads=[0, 1])
+
+    Layers have the numbers that `enable` knows; all must look back only. Logits are kept, so give few prompts at a time.
+    """
+    pairs = [(_inputs(batch), items) for batch, items in batches]
+    keeper = _Keeper(model, [items for _, items in pairs])
+    _listen(model, [batch for batch, _ in pairs], keeper, "logits", progress=progress)
+    return keeper.kept
+
+
+def _listen(model: Any, inputs: list[dict[str, Tensor]], ear: _Ear | _Keeper, title: str, *, progress: bool) -> None:
+    """Show the model every batch, while someone hears its layers attend."""
     _require(model, inputs)
     hot.register(NAME, _attend)
     device = next(model.parameters()).device
-    ear, spared = _Ear(model), lean(model, 1)
+    spared = lean(model, 1)
     cards = [device] if device.type == "cuda" else []
     with (
         _heard_by(ear),
@@ -117,12 +146,11 @@ def measured(model: Any, batches: Iterable[Any], *, split: str, progress: bool =
         torch.random.fork_rng(cards),
         torch.no_grad(),
     ):
-        for batch in track(inputs, f"attention on {split}", disable=not progress):
+        for batch in track(inputs, title, disable=not progress):
             ear.begin(batch.get("attention_mask"))
             model(**{key: value.to(device) for key, value in batch.items()}, **spared)
-    if not ear.sums:
+    if not ear.heard:
         raise InputError(f"{type(model).__name__} attended to nothing through transformers' attention interface")
-    return list(ear.rows(split))
 
 
 def _inputs(batch: Any) -> dict[str, Tensor]:
@@ -181,9 +209,14 @@ class _Ear:
         """A new forward pass, over prompts of which these tokens count."""
         self.tokens, self.depth = tokens, 0
 
+    @property
+    def heard(self) -> bool:
+        """Whether any layer attended."""
+        return bool(self.sums)
+
     def hear(self, module: nn.Module, q: Tensor, k: Tensor, mask: Tensor | None, scale: float | None, causal: bool) -> None:
         self.depth += 1
-        counted = self._counted(q)
+        counted = _counted(self.tokens, q)
         lengths = counted.sum(1)
         if causal:
             q, mask = _last(q, k, mask, counted)
@@ -194,21 +227,52 @@ class _Ear:
             count, total = self.sums.get(key, (0, torch.zeros(())))
             self.sums[key] = count + int((lengths == n).sum()), total + means[:, lengths == n].sum(1).cpu()
 
-    def _counted(self, q: Tensor) -> Tensor:
-        """Which queries are no padding, (b, q)."""
-        known, shape = self.tokens, (q.shape[0], q.shape[2])
-        if known is None or (bool(known.all()) and known.shape != shape):
-            return torch.ones(shape, dtype=torch.bool, device=q.device)
-        if known.shape != shape:
-            raise InputError(f"padding cannot be told: attention_mask is {tuple(known.shape)}, a layer attends from {shape}")
-        return known.to(q.device).bool()
-
     def rows(self, split: str) -> Iterator[record.Row]:
         for (depth, path, queries, n), (count, total) in sorted(self.sums.items()):
             for name, heads in zip(MEASURES, (total / count).tolist()):
                 for head, value in enumerate(heads):
                     words = record.params(head=head, n=n, queries=queries, prompts=count)
                     yield record.Row(split, path, depth, "", name, words, value)
+
+
+class _Keeper:
+    """Hears every attention call of a forward pass, and keeps the logits of last tokens beside the true items."""
+
+    def __init__(self, model: nn.Module, items: list[Tensor]) -> None:
+        self.numbers = {module: number for number, module in hot.attention_layers(model).items()}
+        self.items = iter(items)
+        self.kept: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
+
+    def begin(self, tokens: Tensor | None) -> None:
+        """A new forward pass, over prompts of which these tokens count."""
+        self.tokens, self.wanted = tokens, next(self.items)
+
+    @property
+    def heard(self) -> bool:
+        """Whether any layer attended."""
+        return bool(self.kept)
+
+    def hear(self, module: nn.Module, q: Tensor, k: Tensor, mask: Tensor | None, scale: float | None, causal: bool) -> None:
+        if not causal:
+            raise InputError(f"{type(module).__name__} looks ahead too, so that no token's row stands for its prompt")
+        if self.wanted.shape != (len(q),) or bool(((self.wanted < 0) | (self.wanted >= k.shape[2])).any()):
+            raise InputError(
+                f"one position below {k.shape[2]} is wanted of each of {len(q)} prompts, got {self.wanted.tolist()}"
+            )
+        q, mask = _last(q, k, mask, _counted(self.tokens, q))
+        rows = logits(checked(q, k, k, causal=False, scale=scale, mask=mask, window=None))[:, :, 0].cpu()
+        for head, row in enumerate(rows.unbind(1)):
+            self.kept.setdefault((self.numbers[module], head), []).append((row, self.wanted.cpu()))
+
+
+def _counted(known: Tensor | None, q: Tensor) -> Tensor:
+    """Which queries are no padding, (b, q)."""
+    shape = (q.shape[0], q.shape[2])
+    if known is None or (bool(known.all()) and known.shape != shape):
+        return torch.ones(shape, dtype=torch.bool, device=q.device)
+    if known.shape != shape:
+        raise InputError(f"padding cannot be told: attention_mask is {tuple(known.shape)}, a layer attends from {shape}")
+    return known.to(q.device).bool()
 
 
 def _last(q: Tensor, k: Tensor, mask: Tensor | None, counted: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,11 +293,11 @@ def _means(found: Dispersion, counted: Tensor) -> Tensor:
     return torch.stack([(row.double() * weights).sum(-1) / weights.sum(-1) for row in rows])
 
 
-_HEARING: ContextVar[_Ear] = ContextVar("hearing")
+_HEARING: ContextVar[_Ear | _Keeper] = ContextVar("hearing")
 
 
 @contextmanager
-def _heard_by(ear: _Ear) -> Iterator[None]:
+def _heard_by(ear: _Ear | _Keeper) -> Iterator[None]:
     token = _HEARING.set(ear)
     try:
         yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import sys
 import warnings
@@ -16,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import rich.console
+from commands import thermocline
 from hypothesis import given
 from hypothesis import strategies as st
 from report_cases import HOSTILE, chromium, show
@@ -383,26 +383,21 @@ def test_the_page_is_drawn_and_hostile_names_are_text(browser, tmp_path):
 def test_the_verb_prints_the_table_and_the_verdict(tmp_path):
     sweep(tmp_path / "runs", 0.5)
 
-    def thermocline(*words: str, code: int = 0) -> str:
-        environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
-        command = [sys.executable, "-m", "thermocline", "tradeoff", *words]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-        return " ".join((done.stdout + done.stderr).split())
+    def tradeoff(*words: str, code: int = 0) -> str:
+        return " ".join(thermocline("tradeoff", *words, cwd=tmp_path, code=code).split())
 
-    said = thermocline("runs", "-o", "page.html")
+    said = tradeoff("runs", "-o", "page.html")
     assert (
         "Trade-off: Over 4 settings (12 runs), transfer and NECO detection on svhn move against each other: r = -1.00 [" in said
     )
     assert "trade-off: page.html" in said
     assert (tmp_path / "page.html").exists()
-    assert "error: unknown detector 'nceo'; did you mean 'neco'?" in thermocline("runs", "--detector", "nceo", code=2)
-    assert "error: page.doc does not say what to write" in thermocline("runs", "-o", "page.doc", code=2)
-    assert "no run directory at nowhere" in thermocline("nowhere", code=2)
+    assert "error: unknown detector 'nceo'; did you mean 'neco'?" in tradeoff("runs", "--detector", "nceo", code=2)
+    assert "error: page.doc does not say what to write" in tradeoff("runs", "-o", "page.doc", code=2)
+    assert "no run directory at nowhere" in tradeoff("nowhere", code=2)
     broken = next(path for path in sorted((tmp_path / "runs").rglob("spec.json")))
     broken.write_text("{")
-    said = thermocline("runs")
+    said = tradeoff("runs")
     assert f"warning: left out: {broken.relative_to(tmp_path).parent}" in said
     assert "(11 runs)" in said
 

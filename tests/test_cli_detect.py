@@ -5,7 +5,8 @@ from pathlib import Path
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from test_cli import TINY, thermocline
+from commands import thermocline
+from test_cli import TINY
 
 from thermocline.record import load_run
 

@@ -1,9 +1,6 @@
 """Find the maximum: the lists, the answers that count, the rules, the small model that stands in; and all of it by command."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +9,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("transformers")
 import attention_cases as cases
+from commands import thermocline
 from report_cases import chromium, show
 
 from thermocline import record
@@ -155,24 +153,16 @@ def test_the_page_opens_in_a_browser(taught: tuple, browser, tmp_path: Path) -> 
     assert "6 inputs, last token of each" in shown.inner_text("header")
 
 
-def run(*words: str, cwd: Path, code: int = 0) -> str:
-    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "thermocline", *words], cwd=cwd, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
-
-
 def test_by_command(folder: Path, tmp_path: Path) -> None:
-    printed = run("scan", "--attention", str(folder), "--lengths", "16,8", "--count", "3", "--device", "cpu", cwd=tmp_path)
+    printed = thermocline(
+        "scan", "--attention", str(folder), "--lengths", "16,8", "--count", "3", "--device", "cpu", cwd=tmp_path
+    )
     for words in ("find the maximum", "effective items", "log n", "report: scan/attention.html", "figure: scan/attention.svg"):
         assert words in printed
     rows = record.load_rows(tmp_path / "scan").to_pylist()
     assert {row["net"] for row in rows} == {"tiny"}
     assert (tmp_path / "scan" / "attention.html").stat().st_size > 100_000
-    assert "holds an earlier scan" in run("scan", "--attention", str(folder), cwd=tmp_path, code=2)
+    assert "holds an earlier scan" in thermocline("scan", "--attention", str(folder), cwd=tmp_path, code=2)
 
 
 @pytest.mark.parametrize("ending", ["txt", "jsonl"])

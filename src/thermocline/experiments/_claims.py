@@ -178,6 +178,7 @@ def effect(cold: Arm, hot: Arm, *, ood: str) -> list[Claim]:
 
 
 def detection(ood: str, *, auroc: tuple[float, float], fpr: tuple[float, float]) -> list[Claim]:
-    """A row of table 2: NECO at the rule that needs no test data."""
+    """A row of table 2: NECO at the rule that needs no test data, and its AUROC at the best dimension for the very images."""
     neco = "neco,dim=0.9"
-    return [moves(detected(ood, neco), *auroc, margin=0.001), moves(let_through(ood, neco), *fpr, margin=0.001)]
+    fixed = moves(detected(ood, neco), *auroc, margin=0.001), moves(let_through(ood, neco), *fpr, margin=0.001)
+    return [*fixed, moves(at_best(ood), *auroc, margin=0.001)]

@@ -6,7 +6,7 @@ RESNET = Train(
     epochs=164, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", compile=True, snapshots=8
 )  # fmt: skip
 VGG = Train(epochs=160, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", snapshots=8)
-MLP = Train(epochs=1000, batch=128, lr=0.05, momentum=0.0, schedule="constant", precision="bfloat16", snapshots=8)
+MLP = Train(epochs=500, batch=128, lr=0.05, momentum=0.0, schedule="constant", precision="bfloat16", snapshots=8)
 IMAGENET = Train(
     epochs=90, batch=256, lr=0.1, weight_decay=1e-4, schedule="step", milestones=(1 / 3, 2 / 3), augment="crop+flip",
     precision="bfloat16", snapshots=4,

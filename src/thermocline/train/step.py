@@ -173,14 +173,15 @@ def fitting_batch(step: Step) -> int | None:
 def deterministic(*, timed: bool = False) -> Iterator[None]:
     """cuDNN kernels that add in one order, so that a resumed run goes on to the same bits; no effect on a CPU.
 
-    With `timed` the fastest of them is found by trying, which may choose another kernel in another process.
+    With `timed` the fastest of all of them is found by trying, which may choose another kernel in another process.
     """
-    before = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
-    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, timed
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark, cudnn.benchmark_limit
+    cudnn.deterministic, cudnn.benchmark, cudnn.benchmark_limit = True, timed, 0  # 0: as many as there are
     try:
         yield
     finally:
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before
+        cudnn.deterministic, cudnn.benchmark, cudnn.benchmark_limit = before
 
 
 def _generator(seed: int, purpose: str, index: int) -> torch.Generator:

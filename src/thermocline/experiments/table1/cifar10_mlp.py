@@ -4,4 +4,4 @@ from thermocline.experiments import _claims, _recipes
 
 RUNS = _recipes.cold_and_hot("cifar10", "mlp", _recipes.MLP)
 CLAIMS = _claims.table_row(effective_depth=(0.75, 0.38), ood_drop=(0.67, 0.78), solution_rank=(9, 9))
-COST = _claims.Cost("1000 epochs a run", gpu=True)
+COST = _claims.Cost("500 epochs a run", gpu=True)

@@ -124,9 +124,7 @@ class Record:
         """Write the Parquet table, which makes the run a finished one, after checking that these steps are all there."""
         if set(steps) != set(self._rows):
             raise ValueError(f"{self.path} has rows of steps {sorted(self._rows)}, not of {sorted(steps)}")
-        sink = pa.BufferOutputStream()
-        pq.write_table(table(self.run, sorted(self._rows.items())), sink, compression="zstd")
-        write(self.path / "rows.parquet", sink.getvalue())
+        write(self.path / "rows.parquet", parquet(table(self.run, sorted(self._rows.items()))))
 
 
 @contextlib.contextmanager
@@ -267,6 +265,14 @@ def table(run: Run, steps: Iterable[tuple[int, list[Row]]]) -> pa.Table:
     arrays = [pa.array([fact] * len(flat), kind) for fact, (_, kind) in zip(facts, _RUN_SCHEMA)]
     arrays += [pa.array(column, kind) for column, (_, kind) in zip(columns, _ROW_SCHEMA)]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def parquet(rows: pa.Table) -> pa.Buffer:
+    """A table of rows as a Parquet file; values are stored byte by byte, which makes it up to a third smaller."""
+    sink, words = pa.BufferOutputStream(), [name for name in rows.column_names if name != "value"]
+    how: dict[str, Any] = {"use_dictionary": words, "use_byte_stream_split": ["value"]}  # pyarrow says bool, and takes lists
+    pq.write_table(rows, sink, compression="zstd", **how)
+    return sink.getvalue()
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -119,8 +119,6 @@ def write_computed(folder: Path, name: str, rows: Iterable[tuple[int, record.Row
         facts = {"run": name, "data": "", "net": "", "temperature": 1.0, "seed": seed, "step": 0, **row._asdict()}
         for field in columns:
             columns[field].append(facts[field])
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pydict(columns, schema=record.SCHEMA), sink, compression="zstd")
     folder.mkdir(parents=True, exist_ok=True)
     record.write(folder / "provenance.json", json.dumps(session, indent=1).encode())
-    record.write(folder / COMPUTED, sink.getvalue())
+    record.write(folder / COMPUTED, record.parquet(pa.Table.from_pydict(columns, schema=record.SCHEMA)))

@@ -247,7 +247,8 @@ def test_committed_pages_are_those_of_the_committed_rows() -> None:
             notes = (folder / "notes.md").read_text() if (folder / "notes.md").exists() else ""
             drawn = (folder / "figure.svg").exists()
             assert (folder / "README.md").read_text() == markdown.page(one, figure=drawn, notes=notes), f"{name}: write it anew"
-    assert (ROOT / "docs" / "reproduction.md").read_text() == markdown.overview(studies), "thermocline reproduce all --report"
+    whole = markdown.overview(studies, notes=notes(ROOT / "results"))
+    assert (ROOT / "docs" / "reproduction.md").read_text() == whole, "thermocline reproduce all --report"
 
 
 SMALL = {
@@ -309,6 +310,17 @@ def test_figures_of_curves_and_of_nothing(tmp_path: Path) -> None:
     curves = (Curve("by step", rank, "step", (Arm("hot", {"train.temperature": 100.0}),), log=True),)
     one = study(dataclasses.replace(TABLE, curves=curves), Shelf(tmp_path))
     assert "T = 100" in (figure.svg(one) or ""), "a curve of one point is no curve: the numbers by arm instead"
+
+
+def test_a_band_is_over_seeds_not_over_layers(tmp_path: Path) -> None:
+    layers = [[Row("train", f"{i}", i, "flatten", "stable_rank", "", 10.0 * i)] for i in (1, 2)]
+    for what in TABLE.runs:
+        record_run(tmp_path / TABLE.name, what, {step: [row for one in layers for row in one] for step in (0, 10)})
+    by_step = Curve("by step", Quantity("stable rank", "stable_rank", by="layers"), "step", _claims.COLD_HOT)
+    drawn = figure.svg(study(dataclasses.replace(TABLE, curves=(by_step,)), Shelf(tmp_path)))
+    assert drawn is not None
+    assert "stable_rank: 15" in drawn
+    assert "stable_rank: 10" not in drawn
 
 
 def test_a_page_whose_rows_are_gone_says_so(tmp_path: Path) -> None:

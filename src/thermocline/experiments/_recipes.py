@@ -5,7 +5,9 @@ from thermocline.spec import Data, Net, Run, Train, grid
 RESNET = Train(
     epochs=164, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", compile=True, snapshots=8
 )  # fmt: skip
-VGG = Train(epochs=160, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", snapshots=8)
+VGG = Train(
+    epochs=160, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", compile=True, snapshots=8
+)  # fmt: skip
 MLP = Train(epochs=500, batch=128, lr=0.05, momentum=0.0, schedule="constant", precision="bfloat16", snapshots=8)
 IMAGENET = Train(
     epochs=90, batch=256, lr=0.1, weight_decay=1e-4, schedule="step", milestones=(1 / 3, 2 / 3), augment="crop+flip",
@@ -16,7 +18,7 @@ OTHERS = {
 }  # fmt: skip
 
 
-def cold_and_hot(data: str, net: str, recipe: Train) -> list[Run]:
+def cold_and_hot(data: str, net: Net, recipe: Train) -> list[Run]:
     """Three seeds at T = 1 and at T = 100, whose logits start a hundred times smaller; figures 3 and 7 want follow."""
-    base = Run(Data(data, ood=OTHERS[data]), Net(net), recipe, follow=("alignment", "orthodev"))
+    base = Run(Data(data, ood=OTHERS[data]), net, recipe, follow=("alignment", "orthodev"))
     return grid(base, {"seed": range(3), "train.temperature": [1, 100]})

@@ -47,9 +47,10 @@ def _curves(study: Study) -> Iterator[dict[str, Any]]:
             continue
         positive = curve.log and all(point["low"] > 0 for point in points)
         spaced = curve.x not in NAMES and all(point["x"] > 0 for point in points)
+        label = f"format(datum.value, '{'~g' if spaced else '~s'}')"
         x = {"field": "x", "type": "quantitative", "title": NAMES.get(curve.x, curve.x),
              "scale": {"type": "log" if spaced else "sqrt" if curve.x == "step" else "linear", "nice": False},
-             "axis": {"grid": False, "format": "~g" if spaced else "~s", "tickCount": 6}}  # fmt: skip
+             "axis": {"grid": False, "labelExpr": label, "tickCount": 6}}  # fmt: skip
         scale = {"type": "log" if positive else "linear", "zero": False}
         y = {"field": "value", "type": "quantitative", "title": curve.quantity.measure, "scale": scale}
         colour = _colour([arm.label for arm in curve.arms])
@@ -69,10 +70,13 @@ def _line(study: Study, curve: Curve, arm: Any) -> Iterator[dict[str, Any]]:
         rows = quantities.select(source.rows, curve.quantity, arm.where)
         if curve.x == "depth":
             rows = [row for row in rows if row["step"] == rows[-1]["step"]]
+        mine: dict[float, list[float]] = {}  # of one run: at one x there may be several layers
         for row in rows:
             x = row[curve.x] if curve.x in NAMES else _parameter(row["params"], curve.x)
             if x is not None and math.isfinite(x) and math.isfinite(row["value"]):
-                found.setdefault(float(x), []).append(row["value"])
+                mine.setdefault(float(x), []).append(row["value"])
+        for x, values in mine.items():
+            found.setdefault(x, []).append(statistics.fmean(values))
     for x, values in sorted(found.items()):
         ends = {"value": statistics.fmean(values), "low": min(values), "high": max(values)}
         yield {"x": x, "arm": arm.label, **{name: _rounded(value) for name, value in ends.items()}}

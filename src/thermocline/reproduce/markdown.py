@@ -134,13 +134,15 @@ def _made(study: Study) -> Iterator[str]:
         yield "In the same folder, and in no claim here: " + ", ".join(f"`{name}`" for name in found.others) + "."
 
 
-def overview(studies: Sequence[Study]) -> str:
-    """The page that says what holds: every experiment in a line, then every claim there are rows for."""
+def overview(studies: Sequence[Study], *, notes: str = "") -> str:
+    """The page that says what holds: in words, then every experiment in a line, then every claim there are rows for."""
     parts = [
         "# What holds",
         "Neither paper's code is public; this is an independent reproduction from their text. Every number here is read from"
         " rows committed under [results](../results), by `thermocline reproduce all --report`, which writes this page. An"
         " experiment's own page has its numbers by seed, the rows each comes from, the code and the card.",
+        *([f"## In short\n\n{notes.strip()}"] if notes.strip() else []),
+        "## By verdict",
         *_totals(studies),
         "## What differs from the papers",
         "\n".join(f"- {line}" for line in DIFFERS),

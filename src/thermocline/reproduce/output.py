@@ -23,13 +23,19 @@ def write(studies: Sequence[Study], results: Path) -> Path:
             record.write(folder / "figure.svg", drawn.encode())
         else:
             (folder / "figure.svg").unlink(missing_ok=True)
-        notes = folder / "notes.md"
-        text = markdown.page(one, figure=drawn is not None, notes=notes.read_text() if notes.exists() else "")
+        text = markdown.page(one, figure=drawn is not None, notes=notes(folder))
         record.write(folder / "README.md", text.encode())
     shelf = Shelf(results)
     page = overview_place(results)
-    record.write(page, markdown.overview([study(catalogue.load(name), shelf) for name in catalogue.names()]).encode())
+    everything = [study(catalogue.load(name), shelf) for name in catalogue.names()]
+    record.write(page, markdown.overview(everything, notes=notes(results)).encode())
     return page
+
+
+def notes(folder: Path) -> str:
+    """What people wrote about the rows of a folder, if anything."""
+    file = folder / "notes.md"
+    return file.read_text() if file.exists() else ""
 
 
 def overview_place(results: Path) -> Path:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from thermocline.report import page, theme, view
-from thermocline.reproduce import figure, markdown, verdict
+from thermocline.reproduce import figure, markdown, output, verdict
 from thermocline.reproduce.study import Study
 from thermocline.reproduce.verdict import Finding
 
@@ -29,6 +30,7 @@ def write(studies: Sequence[Study], path: Path, *, results: Path) -> Path:
         "subtitle": f"{sum(len(one.findings) for one in studies)} claims in {len(studies)} experiment"
         + ("s" if len(studies) > 1 else ""),
         "lede": LEDE,
+        "short": _items(output.notes(results)),
         "differs": markdown.DIFFERS,
         "rule": verdict.RULE,
         "heads": [head.capitalize() for head in markdown.HEADS],
@@ -49,14 +51,13 @@ def _shown(study: Study, id_: str, results: Path) -> dict[str, Any]:
         "runs": "–" if experiment.why else f"{asked - lacking} of {asked}", "curves": bool(experiment.curves),
         "lines": [_line(study, finding) for finding in study.findings],
         "figure": base64.b64encode(drawn.encode()).decode() if drawn else "",
-        "notes": _items(results / experiment.name / "notes.md"),
+        "notes": _items(output.notes(results / experiment.name)),
     }  # fmt: skip
 
 
-def _items(notes: Path) -> list[str]:
-    """The items of a Markdown list as plain text, if the file is there."""
-    text = notes.read_text() if notes.exists() else ""
-    items = ("\n" + text).replace("**", "").replace("`", "").split("\n- ")
+def _items(notes: str) -> list[str]:
+    """The items of a Markdown list as plain text."""
+    items = ("\n" + re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", notes)).replace("**", "").replace("`", "").split("\n- ")
     return [" ".join(item.split()) for item in items if item.strip()]
 
 

@@ -1,7 +1,8 @@
 """Table 1, CIFAR-100 / ResNet-18 [masarczyk2025softmax]: heat costs rank, depth and OOD accuracy."""
 
 from thermocline.experiments import _claims, _recipes
+from thermocline.spec import Net
 
-RUNS = _recipes.cold_and_hot("cifar100", "resnet18", _recipes.RESNET)
+RUNS = _recipes.cold_and_hot("cifar100", Net("resnet18"), _recipes.RESNET)
 CLAIMS = _claims.table_row(effective_depth=(1.00, 0.83), ood_drop=(0.19, 0.50), solution_rank=(99, 59))
 COST = _claims.Cost("164 epochs a run, about 4 minutes on one H200", gpu=True)

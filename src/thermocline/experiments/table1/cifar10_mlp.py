@@ -1,7 +1,8 @@
 """Table 1, CIFAR-10 / MLP [masarczyk2025softmax]: heat costs depth and OOD accuracy; nine directions are all there is."""
 
 from thermocline.experiments import _claims, _recipes
+from thermocline.spec import Net
 
-RUNS = _recipes.cold_and_hot("cifar10", "mlp", _recipes.MLP)
+RUNS = _recipes.cold_and_hot("cifar10", Net("mlp"), _recipes.MLP)
 CLAIMS = _claims.table_row(effective_depth=(0.75, 0.38), ood_drop=(0.67, 0.78), solution_rank=(9, 9))
 COST = _claims.Cost("500 epochs a run", gpu=True)

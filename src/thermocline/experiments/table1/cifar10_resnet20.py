@@ -1,7 +1,8 @@
 """Table 1, CIFAR-10 / ResNet-20 [masarczyk2025softmax]: heat costs depth and OOD accuracy; nine directions are all there is."""
 
 from thermocline.experiments import _claims, _recipes
+from thermocline.spec import Net
 
-RUNS = _recipes.cold_and_hot("cifar10", "resnet20", _recipes.RESNET)
+RUNS = _recipes.cold_and_hot("cifar10", Net("resnet20"), _recipes.RESNET)
 CLAIMS = _claims.table_row(effective_depth=(1.00, 0.75), ood_drop=(0.10, 0.34), solution_rank=(9, 9))
 COST = _claims.Cost("164 epochs a run", gpu=True)

@@ -22,6 +22,7 @@ from thermocline.reproduce import (
     continuing,
     figure,
     markdown,
+    output,
     quantities,
     study,
     webpage,
@@ -247,7 +248,7 @@ def test_committed_pages_are_those_of_the_committed_rows() -> None:
             notes = (folder / "notes.md").read_text() if (folder / "notes.md").exists() else ""
             drawn = (folder / "figure.svg").exists()
             assert (folder / "README.md").read_text() == markdown.page(one, figure=drawn, notes=notes), f"{name}: write it anew"
-    whole = markdown.overview(studies, notes=notes(ROOT / "results"))
+    whole = markdown.overview(studies, notes=output.notes(ROOT / "results"))
     assert (ROOT / "docs" / "reproduction.md").read_text() == whole, "thermocline reproduce all --report"
 
 

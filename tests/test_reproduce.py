@@ -252,6 +252,20 @@ def test_committed_pages_are_those_of_the_committed_rows() -> None:
     assert (ROOT / "docs" / "reproduction.md").read_text() == whole, "thermocline reproduce all --report"
 
 
+def test_the_readme_says_what_the_rows_say() -> None:
+    shelf, told = Shelf(ROOT / "results"), (ROOT / "README.md").read_text()
+    table = [line.split(" | ") for line in told.split("three seeds each")[1].split("So far")[0].splitlines() if " → " in line]
+    said = {quantity.strip("| "): (published, ours, word.strip("| ")) for quantity, published, ours, word in table}
+    assert len(said) == 7
+    for name in (TABLE.name, "table2/cifar100-resnet18", "figure5", "figure7"):
+        one = study(catalogue.load(name), shelf)
+        for finding in one.findings:
+            quantity, _, published, ours, *_ = markdown.cells(one, finding)
+            if not one.origin(finding) and quantity in said:
+                assert said.pop(quantity) == (published, re.sub(r" \[[^]]*\]", "", ours), finding.verdict.word), quantity
+    assert not said
+
+
 SMALL = {
     "data.classes": 40, "data.train": 3000, "data.test": 800, "data.ood": ("runes:1",), "net.depth": 6, "net.width": 128,
     "train.epochs": 12, "train.snapshots": 1, "measures": ("accuracy", "solution_rank", "effective_depth", "ood_drop"),

@@ -89,6 +89,37 @@ def test_a_partial_result_says_which_seeds_are_missing(tmp_path: Path) -> None:
     assert words(tmp_path) == [UNDECIDED] * 3, "an unfinished run does not count"
 
 
+def accuracies(begin: float, end: float) -> dict[int, list[Row]]:
+    return {step: [Row("train", "", 0, "", "accuracy", "", value)] for step, value in ((0, begin), (10, end))}
+
+
+def test_what_did_not_learn_is_left_out_and_said(tmp_path: Path) -> None:
+    for what in TABLE.runs:
+        hot = what.train.temperature > 1
+        steps = accuracies(0.01, 0.02 if hot and what.seed == 1 else 1.0)
+        steps[10] += rows(0.83 if hot else 1.0, 0.5 if hot else 0.19, 59 if hot else 99)
+        record_run(tmp_path / TABLE.name, what, steps)
+    found = study(TABLE, Shelf(tmp_path))
+    assert {finding.verdict.why for finding in found.findings} == {"2 shared seeds; 1 more needed"}
+    assert "(T = 100): seed 1 did not learn" in markdown.page(found, figure=False)
+    for what in TABLE.runs:
+        if what.train.temperature > 1 and what.seed != 1:
+            shutil.rmtree(tmp_path / TABLE.name / what.name)
+    assert {finding.verdict.why for finding in study(TABLE, Shelf(tmp_path)).findings} == {"no net of T = 100 learned"}
+
+
+@pytest.mark.parametrize(("hot", "said"), [(0.96, False), (0.7, True)])
+def test_nets_that_fit_their_data_less_are_said(tmp_path: Path, hot: float, said: bool) -> None:
+    for what in TABLE.runs:
+        is_hot, off = what.train.temperature > 1, what.seed / 100
+        steps = accuracies(0.01, hot if is_hot else 1.0)
+        steps[10] += rows(0.83 + off if is_hot else 1.0, 0.5 - off if is_hot else 0.19, 59 if is_hot else 99)
+        record_run(tmp_path / TABLE.name, what, steps)
+    for finding in study(TABLE, Shelf(tmp_path)).findings:
+        assert finding.verdict.word == HOLDS
+        assert ("but training accuracy goes from 100 to 70 %" in finding.verdict.why) == said
+
+
 def test_seeds_beyond_the_experiments_own_count(tmp_path: Path) -> None:
     fill(tmp_path, catalogue.seeded(TABLE.runs, 5))
     assert study(TABLE, Shelf(tmp_path)).findings[0].shared == [0, 1, 2, 3, 4]

@@ -67,7 +67,7 @@ def _line(study: Study, curve: Curve, arm: Any) -> Iterator[dict[str, Any]]:
     for source in study.found.sources:
         if not quantities.belongs(source, arm):
             continue
-        rows = quantities.select(source.rows, curve.quantity, arm.where)
+        rows = quantities.select(source, curve.quantity, arm.where)
         if curve.x == "depth":
             rows = [row for row in rows if row["step"] == rows[-1]["step"]]
         mine: dict[float, list[float]] = {}  # of one run: at one x there may be several layers

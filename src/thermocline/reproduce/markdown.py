@@ -20,7 +20,8 @@ DIFFERS = (
     " So ranks compare in direction only; controls/rank-threshold has both at both temperatures.",
     "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
     " flattened ones.",
-    "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have.",
+    "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have. MLPs stop at 500 of up to 1000"
+    " epochs; the VGG-19 has batch normalisation and torch's initialisation (docs/decisions.md says why).",
     "CIFAR and SVHN were JPEG copies, not the originals, wherever a page's list of images says so.",
 )
 ATTENTION = "Attention: max retrieval, dispersion, the rule"

@@ -7,13 +7,11 @@ import statistics
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from thermocline.experiments._claims import Arm, Quantity
+from thermocline.experiments._claims import TRAIN_ACCURACY, Arm, Quantity
 from thermocline.reproduce.sources import Source
 
 Rows = list[dict[str, Any]]
+LEARNED = 3  # times what guessing gets right
 
 
 def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
@@ -22,7 +20,7 @@ def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
     Of several kinds of probe the first is read, as in reports. Rows that leave more than one number open are an error: the
     quantity then does not say which.
     """
-    rows = select(source.rows, quantity, arm.where)
+    rows = select(source, quantity, arm.where)
     number = _REDUCTIONS[quantity.by](rows, quantity) if rows else None
     if number is not None and quantity.over is not None:
         whole = value(source, quantity.over, arm)
@@ -46,13 +44,22 @@ def values(sources: Iterable[Source], quantity: Quantity, arm: Arm) -> dict[int,
     return dict(sorted(found.items()))
 
 
-def select(table: pa.Table, quantity: Quantity, more: Iterable[str] = ()) -> Rows:
+def needs_learning(quantity: Quantity) -> bool:
+    """Whether it is about what training made of a net, and is not itself how well that went."""
+    return quantity.measure not in ("accuracy", "loss") and quantity.by != "start"
+
+
+def learned(source: Source) -> bool:
+    """Whether a run ended with several times as many of its training images right as it began with, which is guessing."""
+    rows = select(source, TRAIN_ACCURACY)
+    return len(rows) < 2 or rows[-1]["value"] >= LEARNED * rows[0]["value"]
+
+
+def select(source: Source, quantity: Quantity, more: Iterable[str] = ()) -> Rows:
     """The rows that a quantity is made of, in order of step and layer."""
-    chosen = pc.field("measure") == quantity.measure
-    if quantity.split:
-        chosen &= pc.field("split") == quantity.split
     wanted = {*quantity.where, *more}
-    rows = [row for row in table.filter(chosen).to_pylist() if wanted <= set(row["params"].split(","))]
+    rows = [row for row in source.of(quantity.measure) if not quantity.split or row["split"] == quantity.split]
+    rows = [row for row in rows if wanted <= set(row["params"].split(","))]
     kinds = list(dict.fromkeys(_probe(row) for row in rows))
     rows = [row for row in rows if _probe(row) == kinds[0]]
     return sorted(rows, key=lambda row: (row["step"], row["depth"]))

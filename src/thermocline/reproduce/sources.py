@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,13 @@ class Source:
     settings: Mapping[str, Any]
     rows: pa.Table
     provenance: Mapping[str, Any]
+    _read: dict[str, list[dict[str, Any]]] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, measure: str) -> list[dict[str, Any]]:
+        """The rows of one measure; read once, however many claims ask."""
+        if measure not in self._read:
+            self._read[measure] = self.rows.filter(pc.field("measure") == measure).to_pylist()
+        return self._read[measure]
 
 
 @dataclass(frozen=True)
@@ -114,11 +121,11 @@ def _source(loaded: record.Loaded) -> Source:
 
 def write_computed(folder: Path, name: str, rows: Iterable[tuple[int, record.Row]], session: Mapping[str, Any]) -> None:
     """A table of computed rows, by seed, and how it came about."""
-    columns: dict[str, list[Any]] = {field: [] for field in record.SCHEMA.names}
+    columns: dict[str, list[Any]] = {column: [] for column in record.SCHEMA.names}
     for seed, row in rows:
         facts = {"run": name, "data": "", "net": "", "temperature": 1.0, "seed": seed, "step": 0, **row._asdict()}
-        for field in columns:
-            columns[field].append(facts[field])
+        for column in columns:
+            columns[column].append(facts[column])
     folder.mkdir(parents=True, exist_ok=True)
     record.write(folder / "provenance.json", json.dumps(session, indent=1).encode())
     record.write(folder / COMPUTED, record.parquet(pa.Table.from_pydict(columns, schema=record.SCHEMA)))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Literal
 
+from thermocline.experiments._claims import TRAIN_ACCURACY, Arm, Quantity
 from thermocline.reproduce import catalogue, quantities, verdict
 from thermocline.reproduce.catalogue import Experiment
-from thermocline.reproduce.sources import Found, Shelf
+from thermocline.reproduce.sources import Found, Shelf, Source
 from thermocline.reproduce.verdict import Finding
 
 
@@ -54,12 +56,12 @@ class Study:
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """Finished runs of an arm that give a quantity no number: made before the measure was, or their number is not finite."""
+    """Finished runs of an arm that give a quantity no number, and why."""
 
     quantity: str
     arm: str
     seeds: tuple[int, ...]
-    early: bool
+    why: Literal["did not learn", "before the measure", "not finite"]
 
 
 def unmeasured(study: Study) -> list[Unmeasured]:
@@ -68,14 +70,19 @@ def unmeasured(study: Study) -> list[Unmeasured]:
     for claim, values in ((finding.claim, finding.values) for finding in study.findings):
         for arm, known in zip(claim.arms, values):
             runs = [source for source in study.found.sources if arm.settings and quantities.belongs(source, arm)]
-            lacks = [source for source in runs if source.seed not in known]
-            for early in (True, False):
-                some = sorted(
-                    {one.seed for one in lacks if early != bool(quantities.select(one.rows, claim.quantity, arm.where))}
-                )
-                if some:
-                    found[Unmeasured(claim.quantity.name, arm.label, tuple(some), early)] = None
+            seeds: dict[Any, set[int]] = {}
+            for source in runs:
+                if source.seed not in known:
+                    seeds.setdefault(_why(source, claim.quantity, arm), set()).add(source.seed)
+            for why, some in seeds.items():
+                found[Unmeasured(claim.quantity.name, arm.label, tuple(sorted(some)), why)] = None
     return list(found)
+
+
+def _why(source: Source, quantity: Quantity, arm: Arm) -> str:
+    if quantities.needs_learning(quantity) and not quantities.learned(source):
+        return "did not learn"
+    return "not finite" if quantities.select(source, quantity, arm.where) else "before the measure"
 
 
 def counted(findings: Iterable[Finding]) -> dict[str, int]:
@@ -94,13 +101,24 @@ def words(counts: dict[str, int]) -> str:
 
 
 def study(experiment: Experiment, shelf: Shelf) -> Study:
-    """Read, compare and judge."""
+    """Read, compare and judge. What training made of a net is read of those that learned."""
     found = shelf.find(experiment)
+    able = [source for source in found.sources if quantities.learned(source)]
     findings = []
     for claim in experiment.claims:
-        values = [quantities.values(found.sources, claim.quantity, arm) for arm in claim.arms]
-        findings.append(verdict.judge(claim, values))
+        needs = quantities.needs_learning(claim.quantity)
+        values = [quantities.values(able if needs else found.sources, claim.quantity, arm) for arm in claim.arms]
+        finding = verdict.judge(claim, values)
+        if needs:
+            reached = [quantities.values(able, TRAIN_ACCURACY, arm) for arm in claim.arms]
+            idle = [arm.label for arm in claim.arms if _any(arm, found.sources) and not _any(arm, able)]
+            finding = verdict.beside(finding, reached, idle=idle)
+        findings.append(finding)
     return Study(experiment, found, tuple(findings))
+
+
+def _any(arm: Arm, sources: Iterable[Source]) -> bool:
+    return any(quantities.belongs(source, arm) for source in sources)
 
 
 def studies(experiments: Iterable[Experiment], shelf: Shelf) -> list[Study]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy import stats
 
@@ -18,6 +18,7 @@ HOLDS, DIRECTION, FAILS, UNDECIDED, ABSENT = "holds", "holds in direction", "doe
 WORDS = (HOLDS, DIRECTION, FAILS, UNDECIDED, ABSENT)
 SEEDS = 3  # that a verdict needs
 MOST = 100  # seeds beyond which it is not said how many are needed
+ALIKE = 0.05  # training accuracies that differ by more are said beside a verdict
 RULE = (
     "A claim is judged by the difference between its two arms, seed by seed, with Student's 95 % interval over the seeds that"
     " both arms have, three at least.",
@@ -31,7 +32,10 @@ RULE = (
     " over seeds does, and does not when the interval lies beyond. What is exact must be true of every seed: one that is"
     " outside is enough for it not to hold.",
     "About one interval in twenty misses by chance alone. Every seed that was run is counted, but for ten of retrieval that"
-    " were looked at before its twenty were named; where one has no number of a measure, the experiment's page says so.",
+    " were looked at before its twenty were named; where one has no number of a measure, the experiment's page says so."
+    " Experiments that compare nets on built-in data had three seeds, and then three more: all of them, whatever they said.",
+    "A net that ends with fewer than three times as many training images right as guessing gets says nothing of what training"
+    " made of it, and its seed is left out; where training accuracies differ by more than 5 points, the verdict says so.",
     "Nothing was chosen on test data, but for what was set in trials at seed 0 that printed test accuracy: the recipe on runes"
     " (docs/decisions.md), the learning rate and temperatures of appendix/mse, and the depth and epochs of prop32.",
 )
@@ -111,6 +115,20 @@ def judge(claim: Claim, values: Sequence[Mapping[int, float]]) -> Finding:
     if found.count > 1 and len(set(numbers)) == 1:  # no spread to make an interval of
         verdict = Verdict(verdict.word, f"{verdict.why}; all seeds equal")
     return Finding(claim, tuple(values), found, verdict)
+
+
+def beside(finding: Finding, reached: Sequence[Mapping[int, float]], *, idle: Sequence[str]) -> Finding:
+    """The finding with what training reached said beside it: no net of an arm learned, or accuracies are far apart."""
+    if idle:
+        return replace(finding, verdict=Verdict(UNDECIDED, f"no net of {' and '.join(idle)} learned"))
+    shared = [seed for seed in finding.shared if all(seed in arm for arm in reached)]
+    if len(reached) != 2 or not shared:
+        return finding
+    cold, hot = (statistics.fmean(arm[seed] for seed in shared) for arm in reached)
+    if abs(hot - cold) <= ALIKE:
+        return finding
+    why = f"{finding.verdict.why}; but training accuracy goes from {100 * cold:.0f} to {100 * hot:.0f} %"
+    return replace(finding, verdict=Verdict(finding.verdict.word, why))
 
 
 def _paired(cold: float, hot: float) -> float:

@@ -158,20 +158,21 @@ def _setting(value: Any) -> str:
 
 def unmeasured(found: Iterable[Unmeasured], runs: Sequence[Run]) -> list[str]:
     """Which finished runs have no number, quantities with the same gap together, and which seeds would have one."""
-    gaps: dict[tuple[tuple[int, ...], bool], dict[str, list[str]]] = {}
+    gaps: dict[tuple[tuple[int, ...], str], dict[str, list[str]]] = {}
     for one in found:
-        arms = gaps.setdefault((one.seeds, one.early), {}).setdefault(one.quantity, [])
+        arms = gaps.setdefault((one.seeds, one.why), {}).setdefault(one.quantity, [])
         arms += [] if one.arm in arms else [one.arm]
     lines = []
-    for (numbers, early), quantities in gaps.items():
+    for (numbers, reason), quantities in gaps.items():
         by_arms: dict[str, list[str]] = {}
         for quantity, arms in quantities.items():
             by_arms.setdefault(" and ".join(arms), []).append(quantity)
         what = "; ".join(f"{'; '.join(some)} ({arms})" for arms, some in by_arms.items())
         many = len(numbers) > 1
-        why = (
-            f"{'were' if many else 'was'} made before this measure" if early else f"{'have' if many else 'has'} no finite value"
-        )
+        why = {
+            "did not learn": "did not learn", "before the measure": f"{'were' if many else 'was'} made before this measure",
+            "not finite": f"{'have' if many else 'has'} no finite value",
+        }[reason]  # fmt: skip
         enough = 1 + max(run.seed for run in runs) + len(numbers)
         lines.append(f"{what}: {_seeds(numbers)} {why}; `--seeds {enough}` adds others")
     return lines

@@ -385,6 +385,9 @@ def test_one_page_of_all_that_is_there(tmp_path: Path) -> None:
     shelf = Shelf(ROOT / "results")
     some = [study(catalogue.load(name), shelf) for name in ("table1/runes-mlp", "figure6", "table2/cifar10-vit", "dispersion")]
     text = webpage.write(some, tmp_path / "deep" / "page.html", results=ROOT / "results").read_text()
+    short = text.split("<h2>In short</h2>")[1].split("</section>")[0]
+    assert short.count("<li>") == output.notes(ROOT / "results").count("\n- ") + 1
+    assert "](" not in short, "links are for Markdown"
     told = ("table1/runes-mlp", "At a glance", "not run here", "1e-3", "What differs from the papers", "6 of 6")
     for words in (*told, "<li>Lemma 2.1"):
         assert words in text

@@ -39,6 +39,13 @@ def svg(study: Study) -> str | None:
     return vl_convert.vegalite_to_svg(json.dumps(whole, sort_keys=True))
 
 
+def caption(study: Study) -> str:
+    """What the marks of its figure are."""
+    if any(_curves(study)):
+        return "Means over seeds, with their range."
+    return "Points are seeds, bars their means and 95 % intervals; a diamond is what was published."
+
+
 def _curves(study: Study) -> Iterator[dict[str, Any]]:
     """A panel for each curve that has rows: the mean over seeds as a line, their range as a band."""
     for curve in study.experiment.curves:

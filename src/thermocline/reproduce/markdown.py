@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from thermocline.experiments._claims import Claim
 from thermocline.reproduce import wording
+from thermocline.reproduce.figure import caption
 from thermocline.reproduce.study import Study, counted, unmeasured, words
 from thermocline.reproduce.verdict import ABSENT, RULE, WORDS, Finding
 
@@ -55,7 +56,7 @@ def page(study: Study, *, figure: bool, notes: str = "") -> str:
         " over the seeds both arms have. The rule is in [docs/reproduction.md]("
         + "../" * _depth(experiment.name)
         + "docs/reproduction.md).",
-        *(["![" + experiment.name + "](figure.svg)"] if figure else []),
+        *([f"![{experiment.name}](figure.svg)", caption(study)] if figure else []),
         *_by_seed(study),
         "## Where each number is",
         _table(

@@ -48,7 +48,7 @@ def _shown(study: Study, id_: str, results: Path) -> dict[str, Any]:
     return {
         "id": id_, "name": experiment.name, "says": experiment.says, "more": " ".join(experiment.more.split()),
         "summary": study.summary, "why": study.why, "command": "" if experiment.why else experiment.command,
-        "runs": "–" if experiment.why else f"{asked - lacking} of {asked}", "curves": bool(experiment.curves),
+        "runs": "–" if experiment.why else f"{asked - lacking} of {asked}", "caption": figure.caption(study),
         "lines": [_line(study, finding) for finding in study.findings],
         "figure": base64.b64encode(drawn.encode()).decode() if drawn else "",
         "notes": _items(output.notes(results / experiment.name)),

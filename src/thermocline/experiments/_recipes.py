@@ -1,5 +1,7 @@
 """The recipes of [masarczyk2023tunnel]. Those of [masarczyk2025softmax] are in an appendix we do not have."""
 
+from dataclasses import replace
+
 from thermocline.spec import Data, Net, Run, Train, grid
 
 RESNET = Train(
@@ -18,7 +20,12 @@ OTHERS = {
 }  # fmt: skip
 
 
-def cold_and_hot(data: str, net: Net, recipe: Train) -> list[Run]:
-    """Three seeds at T = 1 and at T = 100, whose logits start a hundred times smaller; figures 3 and 7 want follow."""
-    base = Run(Data(data, ood=OTHERS[data]), net, recipe, follow=("alignment", "orthodev"))
+def cold_and_hot(data: str, net: Net, recipe: Train, *, figures: bool = False) -> list[Run]:
+    """Three seeds at T = 1 and at T = 100, whose logits start a hundred times smaller.
+
+    Runs that `figures` show by training step are looked at more often, and alignment and OrthoDev are followed in them.
+    """
+    follow = ("alignment", "orthodev") if figures else ()
+    train = recipe if figures else replace(recipe, snapshots=4)
+    base = Run(Data(data, ood=OTHERS[data]), net, train, follow=follow)
     return grid(base, {"seed": range(3), "train.temperature": [1, 100]})

@@ -194,6 +194,18 @@ def test_optimisers_are_those_of_torch(gen: torch.Generator, name: str, kind: ty
     assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(net.parameters(), plain.parameters()))
 
 
+@pytest.mark.parametrize(("head", "norm"), [(1.0, 1.0), (1.0, 0.0), (0.0, 0.5)])
+def test_what_decays_and_how_fast(gen: torch.Generator, head: float, norm: float) -> None:
+    """At a temperature at which no gradient is left, a step multiplies by 1 - lr x decay."""
+    net, split = small("resnet8"), toy(gen)
+    before = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
+    common = {"epochs": 1, "batch": 16, "lr": 0.1, "momentum": 0.0, "schedule": "constant", "temperature": 1e12}
+    steps = run_to_end(net, split, plan(**common, weight_decay=0.5, head_weight_decay=head, norm_weight_decay=norm))[-1]
+    for name, parameter in net.named_parameters():
+        share = head if name.startswith("head") else norm if parameter.ndim < 2 else 1.0
+        assert torch.allclose(parameter, before[name] * (1 - 0.05 * share) ** steps, rtol=1e-5), name
+
+
 def test_temperature_is_head_rescaling_under_adam_too(gen: torch.Generator) -> None:
     """Adam at T equals T = 1 with the head's weights and lr / T, as far as its eps allows [protocol 5.1]."""
     hot, split, t = small().double(), toy(gen), 40.0

@@ -145,8 +145,9 @@ def hint(train: spec.Train, what: str) -> str:
 
 
 def _stalled(train: spec.Train, step: int, right: float, guessing: float) -> str:
+    decay = f"less train.weight_decay (now {train.weight_decay:g}; train.norm_weight_decay=0 spares what logits grow by), "
     return (
         f"by step {step} the net gets {right:.1%} of its training images right, where guessing gets {guessing:.1%}: it has not "
         f"begun to learn; try a larger train.lr (now {train.lr:g}), a lower train.temperature (now {train.temperature:g}), "
-        f"less train.weight_decay (now {train.weight_decay:g}), or more train.patience"
+        f"{decay if train.weight_decay else ''}or more train.patience"
     )

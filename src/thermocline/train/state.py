@@ -33,12 +33,16 @@ class State:
             group["lr"] = rate[0]
 
     def _groups(self) -> Iterator[dict[str, Any]]:
-        """The net without its head, the head, and a temperature that is learned."""
+        """The net without its head, where biases and norms may decay apart; the head; a temperature that is learned."""
         head, train = nets.taps(self.net)[-1].path + ".", self.train
         named = [(name, parameter) for name, parameter in self.net.named_parameters() if parameter.requires_grad]
         body = [parameter for name, parameter in named if not name.startswith(head)]
         last = [parameter for name, parameter in named if name.startswith(head)]
+        apart = [parameter for parameter in body if parameter.ndim < 2 and train.norm_weight_decay != 1]
+        body = [parameter for parameter in body if parameter.ndim > 1 or not apart]
         yield {"params": body, "factor": 1.0, "weight_decay": train.weight_decay}
+        if apart:
+            yield {"params": apart, "factor": 1.0, "weight_decay": train.weight_decay * train.norm_weight_decay}
         yield {"params": last, "factor": train.head_lr, "weight_decay": train.weight_decay * train.head_weight_decay}
         if self.log_temperature is not None:
             yield {"params": [self.log_temperature], "factor": 1.0, "weight_decay": 0.0}

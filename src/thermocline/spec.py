@@ -138,7 +138,7 @@ class Train:
     )
     head_lr: float = setting(1.0, "the head's lr as a multiple of lr", above=0)
     head_weight_decay: float = setting(1.0, "the head's weight decay as a multiple of weight_decay", least=0)
-    norm_weight_decay: float = setting(1.0, "that of biases and normalisation but the head's, as such a multiple", least=0)
+    norm_weight_decay: float = setting(1.0, "weight decay of biases and normalisation (not the head's), as a multiple", least=0)
     augment: Literal["none", "flip", "crop", "crop+flip"] = setting("none", "augmentation of training images")
     precision: Literal["float32", "bfloat16"] = setting("float32", "of the forward pass in training; weights stay float32")
     compile: bool = setting(False, "compile the step, on a GPU by itself: faster, but a resumed run may round otherwise")

@@ -4,16 +4,12 @@ from dataclasses import replace
 
 from thermocline.spec import Data, Net, Run, Train, grid
 
-RESNET = Train(
-    epochs=164, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", compile=True, snapshots=8
-)  # fmt: skip
-VGG = Train(
-    epochs=160, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", compile=True, snapshots=8
-)  # fmt: skip
-MLP = Train(epochs=500, batch=128, lr=0.05, momentum=0.0, schedule="constant", precision="bfloat16", snapshots=8)
+RESNET = Train(epochs=164, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", compile=True)
+VGG = replace(RESNET, epochs=160)
+MLP = Train(epochs=500, batch=128, lr=0.05, momentum=0.0, schedule="constant", precision="bfloat16")
 IMAGENET = Train(
     epochs=90, batch=256, lr=0.1, weight_decay=1e-4, schedule="step", milestones=(1 / 3, 2 / 3), augment="crop+flip",
-    precision="bfloat16", snapshots=4,
+    precision="bfloat16",
 )  # fmt: skip
 OTHERS = {
     "cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10"), "imagenet100": ("cifar10",), "imagenet": ("cifar10",),
@@ -25,7 +21,6 @@ def cold_and_hot(data: str, net: Net, recipe: Train, *, figures: bool = False) -
 
     Runs that `figures` show by training step are looked at more often, and alignment and OrthoDev are followed in them.
     """
-    follow = ("alignment", "orthodev") if figures else ()
-    train = recipe if figures else replace(recipe, snapshots=4)
-    base = Run(Data(data, ood=OTHERS[data]), net, train, follow=follow)
+    train = replace(recipe, snapshots=8 if figures else 4)
+    base = Run(Data(data, ood=OTHERS[data]), net, train, follow=("alignment", "orthodev") if figures else ())
     return grid(base, {"seed": range(3), "train.temperature": [1, 100]})

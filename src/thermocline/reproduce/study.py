@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from thermocline.experiments._claims import TRAIN_ACCURACY, Arm, Quantity
 from thermocline.reproduce import catalogue, quantities, verdict
 from thermocline.reproduce.catalogue import Experiment
 from thermocline.reproduce.sources import Found, Shelf, Source
 from thermocline.reproduce.verdict import Finding
+
+Reason = Literal["did not learn", "before the measure", "not finite"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Unmeasured:
     quantity: str
     arm: str
     seeds: tuple[int, ...]
-    why: Literal["did not learn", "before the measure", "not finite"]
+    why: Reason
 
 
 def unmeasured(study: Study) -> list[Unmeasured]:
@@ -70,7 +72,7 @@ def unmeasured(study: Study) -> list[Unmeasured]:
     for claim, values in ((finding.claim, finding.values) for finding in study.findings):
         for arm, known in zip(claim.arms, values):
             runs = [source for source in study.found.sources if arm.settings and quantities.belongs(source, arm)]
-            seeds: dict[Any, set[int]] = {}
+            seeds: dict[Reason, set[int]] = {}
             for source in runs:
                 if source.seed not in known:
                     seeds.setdefault(_why(source, claim.quantity, arm), set()).add(source.seed)
@@ -79,7 +81,7 @@ def unmeasured(study: Study) -> list[Unmeasured]:
     return list(found)
 
 
-def _why(source: Source, quantity: Quantity, arm: Arm) -> str:
+def _why(source: Source, quantity: Quantity, arm: Arm) -> Reason:
     if quantities.needs_learning(quantity) and not quantities.learned(source):
         return "did not learn"
     return "not finite" if quantities.select(source, quantity, arm.where) else "before the measure"

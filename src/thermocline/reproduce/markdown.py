@@ -214,7 +214,9 @@ def _not_run(study: Study) -> str:
     if not absent:
         return ""
     experiment = study.experiment
-    claims = "; ".join(f"{f.claim.quantity.name} {wording.claimed(f.claim)}{_numbers(f)}" for f in absent)
+    claims: dict[str, list[str]] = {}
+    for finding in absent:
+        claims.setdefault(wording.claimed(finding.claim), []).append(finding.claim.quantity.name + _numbers(finding))
     names = {f.claim.quantity.name for f in absent}
     gaps = wording.unmeasured([gap for gap in unmeasured(study) if gap.quantity in names], experiment.runs)
     missing = study.found.missing or study.found.lacks_table
@@ -222,7 +224,8 @@ def _not_run(study: Study) -> str:
         f" Of the runs that are there, {gap}." for gap in gaps
     )
     why = f": {study.why}." if study.why else "."
-    return f"- **{experiment.name}**, {ABSENT}{why}{'' if experiment.why else how} {claims}."
+    head = f"- **{experiment.name}**, {ABSENT}{why}{'' if experiment.why else how}"
+    return "\n".join([head, *(f"  - {claimed}: {'; '.join(names)}" for claimed, names in claims.items())])
 
 
 def _numbers(finding: Finding) -> str:

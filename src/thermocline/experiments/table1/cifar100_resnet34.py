@@ -3,6 +3,6 @@
 from thermocline.experiments import _claims, _recipes
 from thermocline.spec import Net
 
-RUNS = _recipes.cold_and_hot("cifar100", Net("resnet34"), _recipes.RESNET)
+RUNS = _recipes.cold_and_hot("cifar100", Net("resnet34"), _recipes.RESNET34)
 CLAIMS = _claims.table_row(effective_depth=(1.00, 0.68), ood_drop=(0.16, 0.51), solution_rank=(99, 72))
 COST = _claims.Cost("164 epochs a run", gpu=True)

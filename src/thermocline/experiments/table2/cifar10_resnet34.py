@@ -7,6 +7,6 @@ it stands the AUROC at the best number for the very images reported on, which is
 from thermocline.experiments import _claims, _recipes
 from thermocline.spec import Net
 
-RUNS = _recipes.cold_and_hot("cifar10", Net("resnet34"), _recipes.RESNET)
+RUNS = _recipes.cold_and_hot("cifar10", Net("resnet34"), _recipes.RESNET34)
 CLAIMS = _claims.detection("cifar100", auroc=(0.7396, 0.8618), fpr=(0.7360, 0.5723))
 COST = _claims.Cost("164 epochs a run", gpu=True)

@@ -193,6 +193,16 @@ def test_reproduce_reads_what_is_there(tmp_path: Path) -> None:
     assert "table3/cifar10-vgg19: 6 runs are not made here" in thermocline(
         "reproduce", "table3", "--device", "cpu", cwd=tmp_path
     )
+    told = thermocline("reproduce", "table3/cifar10-vgg19", "--data-dir", ".", cwd=tmp_path)
+    assert "there is no GPU here" in told
+    assert "; and the data directory . has no cifar10" in told, "both things that are in the way"
+    for wrong, words in (
+        (("--report", "--results", "nowhere"), "there is no folder nowhere to report on"),
+        (("--data-dir", "nowhere"), "there is no folder nowhere to read data from"),
+        (("--device", "cud"), "unknown device 'cud'"),
+    ):
+        assert words in thermocline("reproduce", "table1/runes-mlp", *wrong, cwd=tmp_path, code=2)
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_help_is_quick_and_light(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from thermocline.spec import Failure, InputError
 if TYPE_CHECKING:
     from thermocline.reproduce import Experiment
 
+MANY = 4  # experiments from which on each is a line in the terminal
 Results = Annotated[Path, typer.Option(help="Folder of the rows, pages and figures of all experiments.")]
 
 
@@ -21,7 +22,9 @@ def reproduce(
     name: Annotated[str, typer.Argument(help="An experiment, a group such as table1, or all (see: list experiments).")],
     report: Annotated[bool, typer.Option("--report", help="Train nothing: compare what is there, and write it down.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write it all as one .html page.")] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds to go up to, where more than the experiment's are wanted.", min=0)] = 0,
+    seeds: Annotated[
+        int, typer.Option(help="Seeds to go up to, where more than the experiment's own are wanted.", min=0, show_default=False)
+    ] = 0,
     jobs: Annotated[int, typer.Option(help="Runs side by side; large nets gain on one GPU only under NVIDIA MPS.", min=1)] = 1,
     results: Results = Path("results"),
     data_dir: DataDir = None,
@@ -30,14 +33,16 @@ def reproduce(
 ) -> None:
     """Run an experiment's claims, or what is missing of them, and print ours beside the published numbers.
 
-    Goes on where it stopped. Writes a page and a figure into results/NAME, and docs/reproduction.md for all. Without the
-    data, or without a GPU where one is needed, it says so and compares the rows that are there.
+    Goes on where it stopped. Writes a page and a figure into results/NAME, and reproduction.md for all, into docs beside the
+    results or, where there is no such folder, among them. Without the data, or without a GPU where one is needed, it says so
+    and compares the rows that are there.
     """
     from thermocline import reproduce as work
 
     experiments = work.select(name)
     if output is not None and output.suffix.lower() != ".html":
         raise InputError(f"{output} is to be a page: end its name in .html")
+    _require(results if report else None, None if download else data_dir, device)
     failure = None
     for experiment in [] if report else experiments:
         try:
@@ -46,8 +51,8 @@ def reproduce(
             failure = failure or error
     shelf = work.Shelf(results)
     studies = [work.study(experiment, shelf) for experiment in experiments]
-    for one in studies:
-        out.print(work.terminal(one))
+    for shown in map(work.terminal, studies) if len(studies) < MANY else [work.glance(studies)]:
+        out.print(shown)
     say("what holds", work.write(studies, results))
     for one in studies if len(studies) == 1 and studies[0].found.sources else []:
         say("this experiment", results / one.experiment.name / "README.md")
@@ -57,6 +62,18 @@ def reproduce(
         say("page", webpage.write(studies, output, results=results))
     if failure:
         raise failure
+
+
+def _require(results: Path | None, data_dir: str | None, device: str) -> None:
+    """What was asked for by name must be there, whatever the rest comes to."""
+    from thermocline.run import check_device
+
+    if results is not None and not results.is_dir():
+        raise InputError(f"there is no folder {results} to report on")
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise InputError(f"there is no folder {data_dir} to read data from")
+    if device != "auto":
+        check_device(device)
 
 
 def _run(

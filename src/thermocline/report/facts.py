@@ -26,6 +26,8 @@ _STUDENT = (
 # What does not change the trained network, so that runs differing only here are still alike.
 OBSERVING = {"seed", "measures", "data.ood", "train.snapshots"}
 
+LEARNED = 3  # times what guessing gets right
+
 _COLUMNS = ["step", "split", "layer", "depth", "params", "value"]
 
 # How a detection was counted, which is no setting of the detector.
@@ -65,6 +67,11 @@ class Summary:
     overconfidence: float | None
     softening: float | None
 
+    @property
+    def learned(self) -> bool:
+        """Whether there is something to judge; where accuracy or the number of classes is not known, it is taken to be so."""
+        return self.train_accuracy is None or not self.classes or learned(self.train_accuracy, guessing=1 / self.classes)
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -96,6 +103,16 @@ class Group:
         return self.members[0].finished
 
     @property
+    def learned(self) -> bool:
+        """Whether every seed did: of a mean over nets of which some show where they started, nothing can be said."""
+        return all(member.learned for member in self.members)
+
+    @property
+    def judged(self) -> bool:
+        """Whether what its layers show is what training makes of them."""
+        return self.finished and self.learned
+
+    @property
     def seeds(self) -> int:
         return len({member.seed for member in self.members})
 
@@ -117,6 +134,20 @@ class Case:
 
     title: str
     groups: tuple[Group, ...]
+
+
+def learned(accuracy: float, *, guessing: float) -> bool:
+    """Whether a net learned its training images: three times as many right as guessing gets, or a quarter of what it misses.
+
+    The quarter is for few classes, of which guessing gets more than a ninth: three times that would be most of all images, or
+    more than there are.
+
+    >>> [learned(accuracy, guessing=0.01) for accuracy in (0.029, 0.031)]
+    [False, True]
+    >>> [learned(accuracy, guessing=0.5) for accuracy in (0.62, 0.63)]
+    [False, True]
+    """
+    return accuracy >= min(LEARNED * guessing, guessing + (1 - guessing) / 4)
 
 
 def summary(runs: Iterable[Loaded]) -> list[Summary]:

@@ -17,7 +17,7 @@ from thermocline.report.theme import Temperatures
 if TYPE_CHECKING:
     from thermocline.report.figures import Figure
 
-GLYPHS = {"present": "✓", "absent": "=", "reversed": "⇄", "unclear": "?", "alone": "·", "caution": "!"}
+GLYPHS = {"present": "✓", "partly": "↗", "absent": "=", "reversed": "⇄", "unclear": "?", "alone": "·", "caution": "!"}
 GLYPHS |= {"calibrated": "≈", "over": "↑", "under": "↓", "off": "≠", "turned": "⟲"}
 GLYPHS |= {"good": "✓", "warn": "!", "calm": "·"}
 _COUNTED = {"absent": "absent", "reversed": "reversed", "unclear": "within seed noise"}

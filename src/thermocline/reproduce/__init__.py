@@ -6,13 +6,13 @@ Reading, judging and rendering never import torch; only what computes rows (`com
 """
 
 from thermocline.reproduce.catalogue import Experiment, homes, load, modules, names, select
-from thermocline.reproduce.console import terminal
+from thermocline.reproduce.console import glance, terminal
 from thermocline.reproduce.output import write
 from thermocline.reproduce.sources import Shelf
 from thermocline.reproduce.study import Study, study
 from thermocline.reproduce.verdict import Finding, Verdict, interval, judge
 
 __all__ = [
-    "Experiment", "Finding", "Shelf", "Study", "Verdict", "homes", "interval", "judge", "load", "modules", "names", "select",
-    "study", "terminal", "write",
+    "Experiment", "Finding", "Shelf", "Study", "Verdict", "glance", "homes", "interval", "judge", "load", "modules", "names",
+    "select", "study", "terminal", "write",
 ]  # fmt: skip

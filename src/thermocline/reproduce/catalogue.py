@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 from collections.abc import Hashable, Iterable
@@ -112,16 +113,22 @@ def seeded(runs: Iterable[Run], count: int) -> list[Run]:
 
 def origin(experiment: Experiment, claim: Claim) -> str:
     """The earlier experiment that says the same of the same runs, or nothing."""
-    name = _origins().get(_identity(experiment, claim), experiment.name)
+    name, _ = _first().get(_identity(experiment, claim), (experiment.name, claim))
     return "" if name == experiment.name else name
 
 
+def published(experiment: Experiment, claim: Claim) -> Claim:
+    """The claim with the numbers that were printed for it where it is first made."""
+    _, first = _first().get(_identity(experiment, claim), (experiment.name, claim))
+    return dataclasses.replace(claim, published=first.published, derived=first.derived)
+
+
 @functools.cache
-def _origins() -> dict[Hashable, str]:
-    found: dict[Hashable, str] = {}
+def _first() -> dict[Hashable, tuple[str, Claim]]:
+    found: dict[Hashable, tuple[str, Claim]] = {}
     for one in map(load, names()):
         for claim in one.claims:
-            found.setdefault(_identity(one, claim), one.name)
+            found.setdefault(_identity(one, claim), (one.name, claim))
     return found
 
 

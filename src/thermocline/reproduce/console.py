@@ -1,7 +1,8 @@
-"""A study for the terminal: the same table and the same words as its page."""
+"""Studies for the terminal: the same table and the same words as their pages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from thermocline.reproduce import verdict, wording
@@ -11,6 +12,19 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
 _COLOURS = {verdict.HOLDS: "green", verdict.DIRECTION: "cyan", verdict.FAILS: "red", verdict.UNDECIDED: "yellow"}
+
+
+def glance(studies: Sequence[Study]) -> RenderableType:
+    """Several of them, a line each."""
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    grid = Table(Column("experiment", no_wrap=True), "runs", "verdict")
+    for study in studies:
+        absent = all(finding.verdict.word == verdict.ABSENT for finding in study.findings)
+        told = f"{verdict.ABSENT}: {study.why}" if absent else study.summary
+        grid.add_row(Text(study.experiment.name), Text(wording.runs(study)), Text(told, style="dim" if absent else ""))
+    return grid
 
 
 def terminal(study: Study) -> Group:

@@ -42,14 +42,13 @@ def missing(experiment: Experiment, results: Path, *, seeds: int) -> dict[str, l
 
 def obstacle(experiment: Experiment, runs: list[Run], *, device: str, data_dir: str | None) -> str:
     """Why runs cannot be made here, in words; empty where they can. A device asked for by name is taken at its word."""
-    if why := _too_slow(experiment, device):
-        return why
+    found = [why] if (why := _too_slow(experiment, device)) else []
     try:
         for what in {(one.data, one.net.name): one for one in runs}.values():
             run.check(what, device=device, data_dir=data_dir)
     except InputError as error:
-        return str(error)
-    return ""
+        found.append(str(error))
+    return "; and ".join(found)
 
 
 def _too_slow(experiment: Experiment, device: str) -> str:

@@ -43,7 +43,8 @@ def caption(study: Study) -> str:
     """What the marks of its figure are."""
     if any(_curves(study)):
         return "Means over seeds, with their range."
-    return "Points are seeds, bars their means and 95 % intervals; a diamond is what was published."
+    printed = "; a diamond is what was published" if any(finding.claim.published for finding in study.findings) else ""
+    return f"Points are seeds, bars their means and 95 % intervals{printed}."
 
 
 def _curves(study: Study) -> Iterator[dict[str, Any]]:

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-from thermocline.experiments._claims import Claim
-from thermocline.reproduce import wording
+from thermocline.experiments._claims import TEST_ACCURACY, TRAIN_ACCURACY, Claim
+from thermocline.reproduce import quantities, wording
 from thermocline.reproduce.figure import caption
 from thermocline.reproduce.study import Study, counted, unmeasured, words
 from thermocline.reproduce.verdict import ABSENT, RULE, WORDS, Finding
@@ -17,8 +17,11 @@ KINDS = ("published numbers", "directions or bounds claimed", "derived or closed
 DIFFERS = (
     'The papers\' "low logit norm" is a temperature here: T = 100, and 500 on runes. Their own value is not known.',
     "Rank is counted on the covariance, at 1e-3 of its largest eigenvalue: the convention of [masarczyk2023tunnel]. The paper's"
-    " is not known: on CIFAR-100 / ResNet-18 at T = 1 it prints 99, and ours is 82, or 99 at 1e-2 or 1e-3 of the features."
-    " So ranks compare in direction only; controls/rank-threshold has both at both temperatures.",
+    " is not known: on CIFAR-100 / ResNet-18 at T = 1 it prints 99, and ours is 82. Singular values of the logits themselves"
+    " give 99 at 1e-2 or 1e-3 of the largest, and at T = 100 they give 99 too (controls/rank-threshold). Differences are judged"
+    " against the printed ones all the same.",
+    "The OOD drop is read at the logits, the last of the layers counted, and again at the features before them: the paper does not"
+    " say which, and logits of few classes lose other data at any temperature. The second reading was added when rows were there.",
     "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
     " flattened ones.",
     "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have. MLPs stop at 500 of up to 1000"
@@ -41,9 +44,10 @@ GROUPS = {
 }
 
 
-def page(study: Study, *, figure: bool, notes: str = "") -> str:
-    """The page of one experiment."""
+def page(study: Study, *, figure: bool, notes: str = "", whole: str = "") -> str:
+    """The page of one experiment; `whole` is where that of all lies, seen from it: docs/reproduction.md beside the results."""
     experiment = study.experiment
+    whole = whole or "../" * (len(PurePosixPath(experiment.name).parts) + 1) + "docs/reproduction.md"
     parts = [
         f"# {experiment.name}",
         experiment.says,
@@ -53,9 +57,7 @@ def page(study: Study, *, figure: bool, notes: str = "") -> str:
         f"{study.summary}." + (f" Not run: {study.why}." if study.why else ""),
         _table(HEADS, (cells(study, finding) for finding in study.findings)),
         "Of an arm: mean and, from three seeds on, Student's 95 % interval over its seeds. Of a difference: the same, paired"
-        " over the seeds both arms have. The rule is in [docs/reproduction.md]("
-        + "../" * _depth(experiment.name)
-        + "docs/reproduction.md).",
+        f" over the seeds both arms have. The rule is in [{PurePosixPath(whole).name}]({whole}).",
         *([f"![{experiment.name}](figure.svg)", caption(study)] if figure else []),
         *_by_seed(study),
         "## Where each number is",
@@ -67,10 +69,6 @@ def page(study: Study, *, figure: bool, notes: str = "") -> str:
         *([f"## Notes\n\n{notes.strip()}"] if notes.strip() else []),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _depth(name: str) -> int:
-    return len(PurePosixPath(name).parts) + 1
 
 
 def cells(study: Study, finding: Finding) -> tuple[str, ...]:
@@ -87,8 +85,12 @@ def cells(study: Study, finding: Finding) -> tuple[str, ...]:
 
 
 def _by_seed(study: Study) -> Iterator[str]:
-    """Every number behind the means."""
+    """Every number behind the means, after what training reached."""
     lines: dict[tuple[str, str], dict[int, str]] = {}
+    arms = {arm.label: arm for finding in study.findings for arm in finding.claim.arms if arm.settings}
+    for quantity, (label, arm) in itertools.product((TRAIN_ACCURACY, TEST_ACCURACY), arms.items()):
+        if reached := quantities.values(study.found.sources, quantity, arm):
+            lines[quantity.name, label] = {seed: wording.number(value, quantity) for seed, value in reached.items()}
     for finding in study.findings:
         for arm, values in zip(finding.claim.arms, finding.values):
             shown = {seed: wording.number(value, finding.claim.quantity) for seed, value in values.items()}
@@ -136,51 +138,69 @@ def _made(study: Study) -> Iterator[str]:
         yield "In the same folder, and in no claim here: " + ", ".join(f"`{name}`" for name in found.others) + "."
 
 
-def overview(studies: Sequence[Study], *, notes: str = "") -> str:
-    """The page that says what holds: in words, then every experiment in a line, then every claim there are rows for."""
+def overview(studies: Sequence[Study], *, notes: str = "", results: str = "../results") -> str:
+    """The page that says what holds: in words, then every experiment in a line, then every claim there are rows for.
+
+    `results` is where the pages of experiments lie, seen from it.
+    """
     parts = [
         "# What holds",
         "Neither paper's code is public; this is an independent reproduction from their text. Every number here is read from"
-        " rows committed under [results](../results), by `thermocline reproduce all --report`, which writes this page. An"
-        " experiment's own page has its numbers by seed, the rows each comes from, the code and the card.",
+        f" rows committed under [results]({results}), by `thermocline reproduce all --report`, which writes this page. An"
+        " experiment's own page has its numbers by seed, the rows each comes from, the code and the card. Keys in brackets are"
+        " of docs/references.bib: [masarczyk2025softmax] is [arXiv 2506.01562](https://arxiv.org/abs/2506.01562),"
+        " [velickovic2024softmax] is [arXiv 2410.01104](https://arxiv.org/abs/2410.01104).",
         *([f"## In short\n\n{notes.strip()}"] if notes.strip() else []),
         "## By verdict",
-        *_totals(studies),
+        totals(studies),
+        _by_kind(studies),
         "## What differs from the papers",
         "\n".join(f"- {line}" for line in DIFFERS),
         "## At a glance",
         _table(
             ("experiment", "what is claimed", "runs", "verdict"),
-            (_glance(study) for _, members in _grouped(studies) for study in members),
+            (_glance(study, results) for _, members in grouped(studies) for study in members),
         ),
         "## The rule",
         "\n".join(f"- {line}" for line in RULE),
     ]
-    for title, members in _grouped(studies):
+    for title, members in grouped(studies):
         parts.append(f"## {title}")
-        if lines := list(itertools.chain.from_iterable(map(_lines, members))):
+        if lines := [line for study in members for line in _lines(study, results)]:
             parts.append(_table(("experiment", *HEADS), lines))
         if absent := [line for study in members if (line := _not_run(study))]:
             parts.append("\n".join(absent))
     return "\n\n".join(parts) + "\n"
 
 
-def _totals(studies: Sequence[Study]) -> Iterator[str]:
-    """How many claims have which verdict, by what they are measured against; each is counted once."""
-    kinds: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
-    for finding in itertools.chain.from_iterable(study.own for study in studies):
-        kinds[_kind(finding.claim)].append(finding)
-    every = list(itertools.chain.from_iterable(kinds.values()))
-    again = sum(len(study.findings) for study in studies) - len(every)
-    yield (
-        f"{len(every)} claims in {len(studies)} experiments: {words(counted(every))}. Another {again} are about the same"
+def totals(studies: Sequence[Study]) -> str:
+    """How many claims have which verdict, each counted once."""
+    kinds = _kinds(studies)
+    claims, closed = [*kinds[KINDS[0]], *kinds[KINDS[1]]], kinds[KINDS[2]]
+    again = sum(len(study.findings) for study in studies) - len(claims) - len(closed)
+    return (
+        f"{len(claims)} claims in {len(studies)} experiments: {words(counted(claims))}. Beside them {len(closed)} follow from"
+        f" a formula and check the code as much as the papers ({words(counted(closed))}). Another {again} are about the same"
         " quantity of the same runs as an earlier experiment's; they are shown as such, and counted there."
     )
+
+
+def _by_kind(studies: Sequence[Study]) -> str:
+    kinds = _kinds(studies)
+    every = list(itertools.chain.from_iterable(kinds.values()))
     lines = (
         (kind, *(str(counted(some).get(word, 0)) for word in WORDS), str(len(some)))
         for kind, some in (*kinds.items(), ("all", every))
     )
-    yield _table(("claims by what they are measured against", *WORDS, "all"), lines)
+    return _table(("claims by what they are measured against", *WORDS, "all"), lines)
+
+
+def _kinds(studies: Sequence[Study]) -> dict[str, list[Finding]]:
+    """Findings by what they are measured against."""
+    kinds: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+    for finding in itertools.chain.from_iterable(study.own for study in studies):
+        kinds[_kind(finding.claim)].append(finding)
+    return kinds
 
 
 def _kind(claim: Claim) -> str:
@@ -189,23 +209,20 @@ def _kind(claim: Claim) -> str:
     return KINDS[0] if claim.published else KINDS[1]
 
 
-def _glance(study: Study) -> tuple[str, ...]:
-    found, experiment = study.found, study.experiment
-    total = len(experiment.runs) + bool(experiment.computed)
-    there = total - len(found.missing) - found.lacks_table
+def _glance(study: Study, results: str) -> tuple[str, ...]:
     verdict = study.summary if any(finding.verdict.word != ABSENT for finding in study.findings) else f"{ABSENT}: {study.why}"
-    return _link(study), experiment.says, f"{there} of {total}" if total else wording.DASH, verdict
+    return _link(study, results), study.experiment.says, wording.runs(study), verdict
 
 
-def _link(study: Study) -> str:
+def _link(study: Study, results: str) -> str:
     name = study.experiment.name
-    return f"[{name}](../results/{name}/README.md)" if study.found.sources else name
+    return f"[{name}]({results}/{name}/README.md)" if study.found.sources else name
 
 
-def _lines(study: Study) -> Iterator[tuple[str, ...]]:
+def _lines(study: Study, results: str) -> Iterator[tuple[str, ...]]:
     """The claims that there are rows for; only the first names the experiment."""
     told = [finding for finding in study.findings if finding.verdict.word != ABSENT]
-    yield from ((_link(study) if place == 0 else "", *cells(study, finding)) for place, finding in enumerate(told))
+    yield from ((_link(study, results) if place == 0 else "", *cells(study, finding)) for place, finding in enumerate(told))
 
 
 def _not_run(study: Study) -> str:
@@ -214,9 +231,6 @@ def _not_run(study: Study) -> str:
     if not absent:
         return ""
     experiment = study.experiment
-    claims: dict[str, list[str]] = {}
-    for finding in absent:
-        claims.setdefault(wording.claimed(finding.claim), []).append(finding.claim.quantity.name + _numbers(finding))
     names = {f.claim.quantity.name for f in absent}
     gaps = wording.unmeasured([gap for gap in unmeasured(study) if gap.quantity in names], experiment.runs)
     missing = study.found.missing or study.found.lacks_table
@@ -225,7 +239,16 @@ def _not_run(study: Study) -> str:
     )
     why = f": {study.why}." if study.why else "."
     head = f"- **{experiment.name}**, {ABSENT}{why}{'' if experiment.why else how}"
-    return "\n".join([head, *(f"  - {claimed}: {'; '.join(names)}" for claimed, names in claims.items())])
+    return "\n".join([head, *(f"  - {claimed}: {'; '.join(names)}" for claimed, names in lacking(study).items())])
+
+
+def lacking(study: Study) -> dict[str, list[str]]:
+    """The claims without rows: what is claimed, and of which quantities."""
+    claims: dict[str, list[str]] = {}
+    for finding in study.findings:
+        if finding.verdict.word == ABSENT:
+            claims.setdefault(wording.claimed(finding.claim), []).append(finding.claim.quantity.name + _numbers(finding))
+    return claims
 
 
 def _numbers(finding: Finding) -> str:
@@ -235,7 +258,8 @@ def _numbers(finding: Finding) -> str:
     return f" ({' → '.join(wording.published(claim, place) for place in range(len(claim.published)))})"
 
 
-def _grouped(studies: Iterable[Study]) -> Iterator[tuple[str, list[Study]]]:
+def grouped(studies: Iterable[Study]) -> Iterator[tuple[str, list[Study]]]:
+    """Experiments under the title of their group, tables first."""
     by_title: dict[str, list[Study]] = {title: [] for title in GROUPS.values()}
     for study in studies:
         title = next((title for start, title in GROUPS.items() if study.experiment.name.startswith(start)), "Other")

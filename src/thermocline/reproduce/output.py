@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,12 +24,14 @@ def write(studies: Sequence[Study], results: Path) -> Path:
             record.write(folder / "figure.svg", drawn.encode())
         else:
             (folder / "figure.svg").unlink(missing_ok=True)
-        text = markdown.page(one, figure=drawn is not None, notes=notes(folder))
+        whole = Path(os.path.relpath(overview_place(results), folder)).as_posix()
+        text = markdown.page(one, figure=drawn is not None, notes=notes(folder), whole=whole)
         record.write(folder / "README.md", text.encode())
     shelf = Shelf(results)
     page = overview_place(results)
     everything = [study(catalogue.load(name), shelf) for name in catalogue.names()]
-    record.write(page, markdown.overview(everything, notes=notes(results)).encode())
+    there = Path(os.path.relpath(results, page.parent)).as_posix()
+    record.write(page, markdown.overview(everything, notes=notes(results), results=there).encode())
     return page
 
 

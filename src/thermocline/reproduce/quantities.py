@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from thermocline.experiments._claims import TRAIN_ACCURACY, Arm, Quantity
+from thermocline.report import facts
 from thermocline.reproduce.sources import Source
 
 Rows = list[dict[str, Any]]
-LEARNED = 3  # times what guessing gets right
 
 
 def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
@@ -52,7 +52,7 @@ def needs_learning(quantity: Quantity) -> bool:
 def learned(source: Source) -> bool:
     """Whether a run ended with several times as many of its training images right as it began with, which is guessing."""
     rows = select(source, TRAIN_ACCURACY)
-    return len(rows) < 2 or rows[-1]["value"] >= LEARNED * rows[0]["value"]
+    return len(rows) < 2 or facts.learned(rows[-1]["value"], guessing=rows[0]["value"])
 
 
 def select(source: Source, quantity: Quantity, more: Iterable[str] = ()) -> Rows:
@@ -108,6 +108,12 @@ def _last_layer(rows: Rows, quantity: Quantity) -> float:
     return _one([row for row in last if row["depth"] == last[-1]["depth"]], quantity)
 
 
+def _features_drop(rows: Rows, quantity: Quantity) -> float | None:
+    by_layer = [row["value"] for row in _at(rows, -1)]
+    return (max(by_layer) - by_layer[-2]) / max(by_layer) if len(by_layer) > 1 and max(by_layer) else None
+
+
 _REDUCTIONS: dict[str, Callable[[Rows, Quantity], float | None]] = {
     "value": _value, "start": _start, "growth": _growth, "lowest": _lowest, "layers": _layers, "last layer": _last_layer,
+    "features drop": _features_drop,
 }  # fmt: skip

@@ -103,11 +103,14 @@ def words(counts: dict[str, int]) -> str:
 
 
 def study(experiment: Experiment, shelf: Shelf) -> Study:
-    """Read, compare and judge. What training made of a net is read of those that learned."""
+    """Read, compare and judge. What training made of a net is read of those that learned.
+
+    A claim that an earlier experiment makes of the same runs is judged by the numbers printed there: one verdict for both.
+    """
     found = shelf.find(experiment)
     able = [source for source in found.sources if quantities.learned(source)]
     findings = []
-    for claim in experiment.claims:
+    for claim in (catalogue.published(experiment, claim) for claim in experiment.claims):
         needs = quantities.needs_learning(claim.quantity)
         values = [quantities.values(able if needs else found.sources, claim.quantity, arm) for arm in claim.arms]
         finding = verdict.judge(claim, values)

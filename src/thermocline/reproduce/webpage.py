@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from thermocline.report import page, theme, view
-from thermocline.reproduce import figure, markdown, output, verdict
+from thermocline.reproduce import figure, markdown, output, verdict, wording
 from thermocline.reproduce.study import Study
 from thermocline.reproduce.verdict import Finding
 
 STATUS = {
-    verdict.HOLDS: "present", verdict.DIRECTION: "present", verdict.FAILS: "reversed", verdict.UNDECIDED: "unclear",
+    verdict.HOLDS: "present", verdict.DIRECTION: "partly", verdict.FAILS: "reversed", verdict.UNDECIDED: "unclear",
     verdict.ABSENT: "alone",
 }  # fmt: skip
 LEDE = (
@@ -25,40 +27,55 @@ LEDE = (
 
 def write(studies: Sequence[Study], path: Path, *, results: Path) -> Path:
     """Write the page of some studies, with the notes that lie in their folders of results."""
+    studies = [one for _, members in markdown.grouped(studies) for one in members]
+    places = {one.experiment.name: f"study-{i}" for i, one in enumerate(studies)}
     context: dict[str, Any] = {
         "title": studies[0].experiment.name if len(studies) == 1 else "What holds",
-        "subtitle": f"{sum(len(one.findings) for one in studies)} claims in {len(studies)} experiment"
+        "subtitle": f"{sum(len(one.own) for one in studies)} claims in {len(studies)} experiment"
         + ("s" if len(studies) > 1 else ""),
         "lede": LEDE,
-        "short": _items(output.notes(results)),
+        "totals": markdown.totals(studies),
+        "short": _items(output.notes(results), places),
         "differs": markdown.DIFFERS,
-        "rule": verdict.RULE,
+        "rule": [_formatted(line, places) for line in verdict.RULE],
         "heads": [head.capitalize() for head in markdown.HEADS],
-        "studies": [_shown(one, f"study-{i}", results) for i, one in enumerate(studies)],
+        "studies": [_shown(one, places, results) for one in studies],
         **page.colours(theme.temperatures([1.0])),
     }
     page.write(path, page.compose("reproduction.html.jinja", context, {}, "").encode())
     return path
 
 
-def _shown(study: Study, id_: str, results: Path) -> dict[str, Any]:
+def _shown(study: Study, places: Mapping[str, str], results: Path) -> dict[str, Any]:
     experiment = study.experiment
-    asked, lacking = len(experiment.runs) + bool(experiment.computed), len(study.found.missing) + study.found.lacks_table
     drawn = figure.svg(study) if study.found.sources else None
     return {
-        "id": id_, "name": experiment.name, "says": experiment.says, "more": " ".join(experiment.more.split()),
-        "summary": study.summary, "why": study.why, "command": "" if experiment.why else experiment.command,
-        "runs": "–" if experiment.why else f"{asked - lacking} of {asked}", "caption": figure.caption(study),
-        "lines": [_line(study, finding) for finding in study.findings],
+        "id": places[experiment.name], "name": experiment.name, "says": experiment.says,
+        "more": " ".join(experiment.more.split()), "summary": study.summary, "why": study.why,
+        "command": "" if experiment.why else experiment.command,
+        "runs": wording.runs(study), "caption": figure.caption(study),
+        "lines": [_line(study, finding) for finding in study.findings if finding.verdict.word != verdict.ABSENT],
+        "lacking": [f"{claimed}: {'; '.join(names)}" for claimed, names in markdown.lacking(study).items()],
         "figure": base64.b64encode(drawn.encode()).decode() if drawn else "",
-        "notes": _items(output.notes(results / experiment.name)),
+        "notes": _items(output.notes(results / experiment.name), places),
     }  # fmt: skip
 
 
-def _items(notes: str) -> list[str]:
-    """The items of a Markdown list as plain text."""
-    items = ("\n" + re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", notes)).replace("**", "").replace("`", "").split("\n- ")
-    return [" ".join(item.split()) for item in items if item.strip()]
+def _items(notes: str, places: Mapping[str, str]) -> list[Markup]:
+    """The items of a Markdown list."""
+    return [_formatted(" ".join(item.split()), places) for item in f"\n{notes}".split("\n- ") if item.strip()]
+
+
+def _formatted(text: str, places: Mapping[str, str]) -> Markup:
+    """Bold, code, and links to experiments of the page; of other links the words."""
+
+    def link(match: re.Match[str]) -> str:
+        name = re.sub(r"^(\.\./)*(results/)?|/README\.md$", "", match[2])
+        return f'<a href="#{places[name]}">{match[1]}</a>' if name in places else match[1]
+
+    marked = re.sub(r"\[([^\]]+)\]\(([^)]+)\)", link, str(escape(text)))
+    marked = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", marked)
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", marked))
 
 
 def _line(study: Study, finding: Finding) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from thermocline import spec
 from thermocline.experiments._claims import Claim, Quantity
 from thermocline.reproduce.sources import Found, Source
-from thermocline.reproduce.study import Unmeasured
+from thermocline.reproduce.study import Study, Unmeasured
 from thermocline.reproduce.verdict import SEEDS, Finding, Interval, interval
 from thermocline.spec import Run
 
@@ -20,6 +20,7 @@ COPIES = {  # what a fingerprint of images and labels stands for, where it is kn
 REDUCED = {
     "value": "", "start": ", first step", "growth": ", last step over first", "lowest": ", least of all steps after the first",
     "layers": ", mean over layers", "last layer": ", last layer",
+    "features drop": ", what the layer before the last has lost of the best, as a share",
 }  # fmt: skip
 
 
@@ -49,8 +50,8 @@ def difference(finding: Finding) -> str:
 
 
 def _spread(shown: str, found: Interval, claim: Claim) -> str:
-    """A mean with its interval; two seeds are too few for one to say anything."""
-    if found.count < SEEDS or claim.exact:
+    """A mean with its interval; two seeds are too few for one to say anything, and seeds that are all equal have none."""
+    if found.count < SEEDS or claim.exact or found.low == found.high:
         return shown
     return f"{shown} [{number(found.low, claim.quantity)}, {number(found.high, claim.quantity)}]"
 
@@ -101,6 +102,14 @@ def ranges(numbers: Sequence[int]) -> str:
         else:
             found.append([one])
     return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in found)
+
+
+def runs(study: Study) -> str:
+    """How many of its runs are there, and how many of other seeds."""
+    found, total = study.found, len(study.experiment.runs) + bool(study.experiment.computed)
+    there = total - len(found.missing) - found.lacks_table
+    more = sum(bool(source.settings) for source in found.sources) - len(study.experiment.runs) + len(found.missing)
+    return (f"{there} of {total}" + (f", {more} more" if more else "")) if total else DASH
 
 
 def minutes(source: Source) -> str:

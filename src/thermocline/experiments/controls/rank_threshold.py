@@ -1,4 +1,8 @@
-"""Does the rank deficit depend on how rank is counted? By tolerance, number of samples, class balance, and without any."""
+"""Does the rank deficit depend on how rank is counted? By tolerance, number of samples, class balance, and without any.
+
+Everything is of the logits of training images. The convention of table 1 counts eigenvalues of their covariance; a tolerance
+on singular values of the logits themselves is the square root of one on eigenvalues, so that 1e-2 there is 1e-4 here.
+"""
 
 from thermocline.experiments import _claims
 from thermocline.experiments._claims import Claim, Quantity
@@ -10,7 +14,9 @@ CLAIMS = [
     Claim(_claims.SOLUTION_RANK, "falls", _claims.COLD_HOT),
     *(
         Claim(
-            Quantity(f"rank, features, rtol {rtol}", "solution_rank", where=("of=features", f"rtol={rtol}"), shown=".1f"),
+            Quantity(
+                f"rank by singular values above {rtol}", "solution_rank", where=("of=features", f"rtol={rtol}"), shown=".1f"
+            ),
             "falls",
             _claims.COLD_HOT,
         )

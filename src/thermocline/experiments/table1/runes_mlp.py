@@ -6,5 +6,8 @@ Its recipe was found by trying several on these data, at seed 0: it shows that t
 from thermocline.experiments import _claims, _runes
 
 RUNS = _runes.runs()
-CLAIMS = _claims.effect(_runes.COLD, _runes.HOT, ood=_runes.OOD)
+CLAIMS = [
+    *_claims.effect(_runes.COLD, _runes.HOT, ood=_runes.OOD),
+    _claims.Claim(_claims.features_drop_on(_runes.OOD), "rises", (_runes.COLD, _runes.HOT)),
+]
 COST = _runes.COST

@@ -94,6 +94,23 @@ def test_a_partial_result_says_which_seeds_are_missing(tmp_path: Path) -> None:
     assert words(tmp_path) == [UNDECIDED] * 4, "an unfinished run does not count"
 
 
+def test_a_run_that_stopped_itself_is_an_outcome(tmp_path: Path) -> None:
+    fill(tmp_path, TABLE.runs[:5])
+    last = TABLE.runs[5]
+    record_run(tmp_path / TABLE.name, last, {0: rows(0.8, 0.5, 59)}, finish=False)
+    assert continuing.missing(TABLE, tmp_path, seeds=0) == {TABLE.name: [last]}
+    with record.open_run(tmp_path / TABLE.name / last.name, last) as log:
+        log.describe({"stopped": "it has not begun to learn"})
+    one = study(TABLE, Shelf(tmp_path))
+    assert wording.runs(one) == "5 of 6, 1 stopped"
+    page = markdown.page(one, figure=False)
+    assert f"- `{last.name}`: it has not begun to learn." in page
+    assert "What is missing" not in page
+    assert not continuing.missing(TABLE, tmp_path, seeds=0), "it would stop again"
+    fill(tmp_path, catalogue.seeded(TABLE.runs, 4)[6:])
+    assert wording.runs(study(TABLE, Shelf(tmp_path))) == "5 of 6, 1 stopped, 2 more"
+
+
 def accuracies(begin: float, end: float) -> dict[int, list[Row]]:
     return {step: [Row("train", "", 0, "", "accuracy", "", value)] for step, value in ((0, begin), (10, end))}
 
@@ -173,7 +190,7 @@ def test_reductions(tmp_path: Path) -> None:
     rank, norm = "solution_rank", "logit_norm"
     cases: list[tuple[str, _claims.Reduction, float]] = [
         (rank, "value", 20), (rank, "start", 50), (rank, "lowest", 4), (norm, "growth", 4), ("rank", "layers", 6),
-        ("rank", "last layer", 3), ("rank", "features drop", 1 / 3),
+        ("rank", "last layer", 3), ("rank", "drop before the last", 1 / 3),
     ]  # fmt: skip
     for measure, by, expected in cases:
         where = () if measure == norm else ("of=covariance", "rtol=0.001")
@@ -195,7 +212,7 @@ def test_a_number_that_is_not_finite_is_none_not_an_earlier_one(tmp_path: Path) 
     assert quantities.value(one.found.sources[0], _claims.SOLUTION_RANK, _claims.COLD) is None
     page = markdown.page(one, figure=False)
     assert "rank of the logits (covariance, 1e-3) (T = 1): seed 0 has no finite value; `--seeds 4` adds others" in page
-    assert "OOD drop at the last features, svhn (T = 1): seed 0 was made before this measure; `--seeds 4` adds others" in page
+    assert "OOD drop before the head, svhn (T = 1): seed 0 was made before this measure; `--seeds 4` adds others" in page
 
 
 def test_a_share_is_of_the_same_run(tmp_path: Path) -> None:

@@ -172,6 +172,14 @@ class Loaded:
         return self.path.name
 
 
+def stopped(path: str | os.PathLike[str]) -> str:
+    """Why the training of a run stopped itself, as it would again; nothing where it did not."""
+    path = Path(path)
+    if (path / "rows.parquet").exists() or not (path / "provenance.json").exists():
+        return ""
+    return _read_json(path / "provenance.json").get("stopped", "")
+
+
 def load_run(path: str | os.PathLike[str]) -> Loaded:
     """Read one run directory, finished or not."""
     path = Path(path)

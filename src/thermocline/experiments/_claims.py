@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Reduction = Literal["value", "start", "growth", "lowest", "layers", "last layer", "features drop"]
+Reduction = Literal["value", "start", "growth", "lowest", "layers", "last layer", "drop before the last"]
 Relation = Literal["falls", "rises", "stays", "at least", "at most", "equals"]
 
 
@@ -20,7 +20,7 @@ class Quantity:
 
     `by`: the one "value" of the last step; that at the "start" of training; its "growth" from start to end, a ratio; the
     "lowest" after the start; the mean over "layers"; that of the "last layer"; what the layer before the last has lost of the
-    best, as a share ("features drop"). With `over`, as a share of that other number of the same run. `shown` is how the number
+    best, as a share ("drop before the last"). With `over`, as a share of that other number of the same run. `shown` is how the number
     is written.
     """
 
@@ -120,9 +120,9 @@ def drop_on(name: str) -> Quantity:
     return Quantity(f"OOD drop, {name}", "ood_drop", f"{name}/test")
 
 
-def features_drop_on(name: str) -> Quantity:
-    """The same read before the head: logits have few dimensions at any temperature, and lose most of another set by that."""
-    return Quantity(f"OOD drop at the last features, {name}", "probe_accuracy", f"{name}/test", by="features drop")
+def early_drop_on(name: str) -> Quantity:
+    """The same one layer earlier: logits of few classes have few dimensions, and lose most of another set by that alone."""
+    return Quantity(f"OOD drop before the head, {name}", "probe_accuracy", f"{name}/test", by="drop before the last")
 
 
 def detected(name: str, detector: str) -> Quantity:
@@ -167,12 +167,12 @@ def table_row(
 ) -> list[Claim]:
     """A row of tables 1 and 3. A layer of 18 is 0.056: what moves by no more than 0.06 (a rank: by one) is taken to stay.
 
-    Which layer is the last for the OOD drop is not printed; it is read at the logits, and at the features before them.
+    Which layer is the last for the OOD drop is not printed; it is read at the logits, and at the layer before them.
     """
     return [
         moves(EFFECTIVE_DEPTH, *effective_depth, margin=0.06),
         moves(drop_on(ood), *ood_drop, margin=0.06),
-        moves(features_drop_on(ood), *ood_drop, margin=0.06),
+        moves(early_drop_on(ood), *ood_drop, margin=0.06),
         moves(SOLUTION_RANK, *solution_rank, margin=1.0),
     ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from thermocline import provenance, run
+from thermocline import provenance, record, run
 from thermocline.reproduce import catalogue
 from thermocline.reproduce.catalogue import Experiment
 from thermocline.reproduce.computed import COMPUTED
@@ -31,11 +31,12 @@ def compute(experiment: Experiment, results: Path, *, device: str) -> str:
 
 
 def missing(experiment: Experiment, results: Path, *, seeds: int) -> dict[str, list[Run]]:
-    """The runs that are not finished, by the experiment in whose folder they belong."""
+    """The runs that are not finished, by the experiment in whose folder they belong; one that stopped itself would again."""
     found: dict[str, list[Run]] = {}
     for what in catalogue.seeded(experiment.runs, seeds) if seeds else experiment.runs:
         home = catalogue.home(what)
-        if not (results / home / what.name / "rows.parquet").exists():
+        folder = results / home / what.name
+        if not (folder / "rows.parquet").exists() and not record.stopped(folder):
             found.setdefault(home, []).append(what)
     return found
 

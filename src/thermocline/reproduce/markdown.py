@@ -20,8 +20,9 @@ DIFFERS = (
     " is not known: on CIFAR-100 / ResNet-18 at T = 1 it prints 99, and ours is 82. Singular values of the logits themselves"
     " give 99 at 1e-2 or 1e-3 of the largest, and at T = 100 they give 99 too (controls/rank-threshold). Differences are judged"
     " against the printed ones all the same.",
-    "The OOD drop is read at the logits, the last of the layers counted, and again at the features before them: the paper does not"
-    " say which, and logits of few classes lose other data at any temperature. The second reading was added when rows were there.",
+    "The OOD drop is read at the logits, the last of the layers counted, and again at the layer before them (of a ResNet the"
+    " outputs of its last convolution): the paper does not say which, and logits of few classes lose other data, hot or cold."
+    " The second reading was added when rows were there.",
     "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
     " flattened ones.",
     "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have. MLPs stop at 500 of up to 1000"
@@ -110,6 +111,10 @@ def _missing(study: Study) -> Iterator[str]:
     lines += [f"- {line}" for line in wording.unmeasured(unmeasured(study), experiment.runs)]
     if lines and not experiment.why:
         yield f"## What is missing\n\n`{experiment.command}` runs it ({experiment.cost.words}).\n\n" + "\n".join(lines)
+    if found.stopped:
+        lines = [f"- `{name}`: {why}." for name, why in sorted(found.stopped.items())]
+        told = "They would again, so they are asked for only when their folders are removed."
+        yield f"## What stopped itself\n\n{told}\n\n" + "\n".join(lines)
     if found.problems:
         yield "## What could not be read\n\n" + "\n".join(f"- {line}" for line in found.problems)
 

@@ -108,12 +108,12 @@ def _last_layer(rows: Rows, quantity: Quantity) -> float:
     return _one([row for row in last if row["depth"] == last[-1]["depth"]], quantity)
 
 
-def _features_drop(rows: Rows, quantity: Quantity) -> float | None:
+def _early_drop(rows: Rows, quantity: Quantity) -> float | None:
     by_layer = [row["value"] for row in _at(rows, -1)]
     return (max(by_layer) - by_layer[-2]) / max(by_layer) if len(by_layer) > 1 and max(by_layer) else None
 
 
 _REDUCTIONS: dict[str, Callable[[Rows, Quantity], float | None]] = {
     "value": _value, "start": _start, "growth": _growth, "lowest": _lowest, "layers": _layers, "last layer": _last_layer,
-    "features drop": _features_drop,
+    "drop before the last": _early_drop,
 }  # fmt: skip

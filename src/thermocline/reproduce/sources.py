@@ -40,10 +40,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Found:
-    """What a results folder holds of an experiment, what it lacks, and what in it cannot be read."""
+    """What a results folder holds of an experiment, what it lacks, and what in it cannot be read.
+
+    Runs that stopped themselves are not missing: they are there with why they did.
+    """
 
     sources: tuple[Source, ...]
     missing: tuple[Run, ...]
+    stopped: Mapping[str, str]
     unfinished: tuple[str, ...]
     others: tuple[str, ...]
     problems: tuple[str, ...]
@@ -61,6 +65,7 @@ class Shelf:
         """The runs of an experiment, from its own folder and from those of experiments it shares runs with."""
         wanted = {family(run) for run in experiment.runs}
         sources, others, unfinished, problems = [], [], [], []
+        stopped: dict[str, str] = {}
         own = self.results / experiment.name
         for folder in dict.fromkeys([own, *(self.results / home(run) for run in experiment.runs)]):
             for loaded in map(self._load, self._directories(folder)):
@@ -68,17 +73,19 @@ class Shelf:
                     problems.append(loaded)
                 elif family(loaded.spec) not in wanted:
                     others += [loaded.name] if folder == own else []
+                elif why := record.stopped(loaded.path):
+                    stopped[loaded.spec.name] = why
                 elif not loaded.finished:
                     unfinished.append(loaded.name)
                 elif not any(source.name == loaded.spec.name for source in sources):
                     sources.append(_source(loaded))
-        there = {source.name for source in sources}
+        there = {source.name for source in sources} | stopped.keys()
         missing = [run for run in experiment.runs if run.name not in there]
         tables, trouble = self._computed(self.results / experiment.table) if experiment.computed else ([], [])
         sources = sorted(sources, key=lambda one: (one.settings["train.temperature"], one.seed, one.name)) + tables
         lacks_table = bool(experiment.computed) and not tables
         problems += trouble
-        return Found(tuple(sources), tuple(missing), tuple(unfinished), tuple(others), tuple(problems), lacks_table)
+        return Found(tuple(sources), tuple(missing), stopped, tuple(unfinished), tuple(others), tuple(problems), lacks_table)
 
     def count(self, experiment: Experiment) -> tuple[int, int]:
         """How many runs of an experiment are there, and how many it has; only names are looked at."""

@@ -20,7 +20,7 @@ COPIES = {  # what a fingerprint of images and labels stands for, where it is kn
 REDUCED = {
     "value": "", "start": ", first step", "growth": ", last step over first", "lowest": ", least of all steps after the first",
     "layers": ", mean over layers", "last layer": ", last layer",
-    "features drop": ", what the layer before the last has lost of the best, as a share",
+    "drop before the last": ", what the layer before the last has lost of the best, as a share",
 }  # fmt: skip
 
 
@@ -105,11 +105,14 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def runs(study: Study) -> str:
-    """How many of its runs are there, and how many of other seeds."""
-    found, total = study.found, len(study.experiment.runs) + bool(study.experiment.computed)
-    there = total - len(found.missing) - found.lacks_table
-    more = sum(bool(source.settings) for source in found.sources) - len(study.experiment.runs) + len(found.missing)
-    return (f"{there} of {total}" + (f", {more} more" if more else "")) if total else DASH
+    """How many of its runs are there, how many stopped themselves, and how many are of other seeds."""
+    found, asked = study.found, study.experiment.runs
+    total = len(asked) + bool(study.experiment.computed)
+    idle = sum(run.name in found.stopped for run in asked)
+    there = total - len(found.missing) - found.lacks_table - idle
+    more = sum(bool(source.settings) for source in found.sources) - (there - (total - len(asked) - found.lacks_table))
+    told = [f"{there} of {total}", *([f"{idle} stopped"] if idle else []), *([f"{more} more"] if more else [])]
+    return ", ".join(told) if total else DASH
 
 
 def minutes(source: Source) -> str:

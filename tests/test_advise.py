@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import warnings
@@ -33,9 +34,12 @@ def write(
     path: Path, rho: float, auroc: float, *, temperature: float = 1, seed: int = 0, ood: str = "svhn", data: str = "runes",
     net: Net | None = None, train: dict[str, Any] | None = None, without: tuple[str, ...] = (), finish: bool = True,
     probes: tuple[str, ...] = ("ridge",), measures: tuple[str, ...] = ("all",), detectors: tuple[str, ...] = ("neco,dim=0.9",),
+    classes: int | None = None, right: float | None = None,
 ) -> Path:  # fmt: skip
     """A run directory with nothing but the two numbers, the earlier step's wrong on purpose, as is the second probe's."""
-    spec = Run(Data(data, ood=(ood,)), net or Net(), Train(temperature=temperature, **(train or {})), measures, seed, probes)
+    spec = Run(
+        Data(data, classes, ood=(ood,)), net or Net(), Train(temperature=temperature, **(train or {})), measures, seed, probes
+    )
     with record.open_run(path, spec) as opened:
         for step, off in ((0, 0.3), (100, 0.0)):
             rows = [
@@ -44,6 +48,7 @@ def write(
             rows += [
                 Row(f"{ood}/test", "", 0, "", "auroc", f"detector={d}", auroc - off - i / 10) for i, d in enumerate(detectors)
             ]
+            rows += [] if right is None else [Row("train", "", 0, "", "accuracy", "", right)]
             opened.append(step, [row for row in rows if row.measure not in without])
         if finish:
             opened.finish([0, 100])
@@ -293,16 +298,20 @@ def test_a_run_that_was_only_observed_anew_counts_once(tmp_path):
         ({"without": ("ood_drop",)}, "has no rows of ood_drop"),
         ({"without": ("auroc", "ood_drop")}, "has no rows of ood_drop or auroc"),
         ({"finish": False}, "is unfinished"),
+        ({"classes": 20, "right": 0.06}, "has not learned (training accuracy 6.0%)"),
     ],
 )
 def test_a_run_without_the_numbers_is_named_and_left_out(tmp_path, lacking, words):
     write(tmp_path / "whole", 0.2, 0.7)
     write(tmp_path / "part", 0.3, 0.8, temperature=10, **lacking)
-    with pytest.warns(UserWarning, match=f"part is left out: it {words}$"):
+    with pytest.warns(UserWarning, match=re.escape(f"part is left out: it {words}")):
         some = found(tmp_path)
     assert [point.run for point in some.points] == ["whole"]
     assert some.left_out == (f"part is left out: it {words}",)
-    with pytest.warns(UserWarning, match="left out"), pytest.raises(InputError, match="none of 1 runs has both.*--ood NAME"):
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(InputError, match="none of 1 runs learned and has both.*--ood NAME"),
+    ):
         found(tmp_path / "part")
     with pytest.raises(InputError, match="none of 0 runs"):
         advise.tradeoff([])

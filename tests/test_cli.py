@@ -179,6 +179,15 @@ def test_lists_name_everything(tmp_path: Path) -> None:
         assert word in printed
 
 
+def test_experiments_are_counted_where_their_results_are(tmp_path: Path) -> None:
+    said = thermocline("list", "experiments", cwd=tmp_path)
+    assert "none counts as run, since there is no folder results: give --results DIR" in said
+    results = Path(__file__).parents[1] / "results"
+    said = thermocline("list", "experiments", "--results", str(results), cwd=tmp_path)
+    assert "none counts as run" not in said
+    assert "run: 6 of 6" in " ".join(said.split())
+
+
 def test_reproduce_reads_what_is_there(tmp_path: Path) -> None:
     """Without data or GPU: a comparison from the committed rows, in a folder that is none of the repository's."""
     home = Path(__file__).parents[1] / "results" / "table1" / "cifar100-resnet18"

@@ -119,12 +119,10 @@ def test_impossible_tampering_is_refused(options: dict[str, float], expected: st
 
 def test_a_run_tampers_with_the_training_split_of_its_own_set_only() -> None:
     wanted = spec.Data("runes", classes=4, train=80, test=20, ood=("digits",), imbalance=4, label_noise=0.25)
-    train, test, ood = run._load(wanted, torch.device("cpu"), None)
-    plain, plain_test, plain_ood = run._load(
-        spec.Data("runes", classes=4, train=80, test=20, ood=("digits",)), torch.device("cpu"), None
-    )
-    assert len(train) == 20 + 13 + 8 + 5
-    assert test.fingerprint() == plain_test.fingerprint()
-    assert train.fingerprint() != plain.fingerprint()
-    assert torch.equal(ood["digits"][0].labels, plain_ood["digits"][0].labels)
-    assert len(ood["digits"][0]) == len(plain_ood["digits"][0])
+    there = run._load(wanted, torch.device("cpu"), None)
+    plain = run._load(spec.Data("runes", classes=4, train=80, test=20, ood=("digits",)), torch.device("cpu"), None)
+    assert len(there["train"]) == 20 + 13 + 8 + 5
+    assert there["test"].fingerprint() == plain["test"].fingerprint()
+    assert there["train"].fingerprint() != plain["train"].fingerprint()
+    assert torch.equal(there["digits/train"].labels, plain["digits/train"].labels)
+    assert len(there["digits/train"]) == len(plain["digits/train"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import http.client
 import io
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rich.console
 from commands import thermocline
 from PIL import Image
-from report_cases import COLD, HOT, chromium, summarise, write, write_pair
+from report_cases import COLD, HOT, chromium, summarise, trust_rows, write, write_pair
 
 from thermocline import record, report
 from thermocline.record import Row
@@ -41,7 +43,7 @@ def test_advice_names_the_layer_to_cut_after_and_the_one_to_take(tmp_path):
         "Probes of digits lose 35 % of their best accuracy by the last layer:"
         " take features from layer 2 (layers.2), where they reach 65 % on the test images that chose it."
     )
-    assert said["T = 1", "Full rank"] == "The logits use 19 of the 19 directions that 20 classes could have."
+    assert said["T = 1", "Full rank"] == "The logits use 19 of the 19 directions in which 20 classes can differ."
     assert "6 of the 19" in said["T = 1000", "Rank deficit"]
     assert (
         "neco (the best of 2 scores here) tells runes:1 from test images with AUROC 0.90"
@@ -56,6 +58,71 @@ def test_advice_leaves_alone_what_is_well(tmp_path):
     assert words[:3] == ["Nothing to cut", "Last layer will do", "Last layer will do"]
     write(tmp_path / "bare", **{**HOT, "finish": False})
     assert all(one.group == "T = 1" for case in cases(summarise(tmp_path)) for one in advice.given(case))
+
+
+def test_logits_that_do_not_sum_to_zero_may_have_a_direction_more(tmp_path):
+    (one,) = summarise(write(tmp_path / "run", **COLD))
+    (case,) = cases([dataclasses.replace(one, solution_rank=20.0)])
+    said = {advised.word: advised.sentence for advised in advice.given(case)}
+    assert said["Full rank"] == (
+        "The logits use all 19 directions in which 20 classes can differ, and the one in which they move together."
+    )
+
+
+def everywhere(folder: Path) -> dict[str, str]:
+    """What the terminal, the page and Markdown say, without how they say it."""
+    console = rich.console.Console(width=2000, record=True, file=io.StringIO())
+    console.print(report.terminal(summarise(folder)))
+    said = {"terminal": console.export_text()}
+    for kind in page.FORMATS:
+        said[kind] = report.render(folder, folder / f"page.{kind}", format=kind).read_text()
+    return {kind: re.sub(r"\s+", " ", text) for kind, text in said.items()}
+
+
+VERDICTS = ("to spare", "earlier features", "Rank deficit", "Notices", "At T = 1000", "Underconfident")
+
+
+def test_of_a_net_at_chance_nothing_else_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "MAKERS", ())
+    for name, reached in (("chance", 0.06), ("control", 0.999)):
+        write(tmp_path / name / "run", **HOT, reached=reached, more=list(trust_rows(0.5, 0.5, temperature=1000)))
+    assert all(words in everywhere(tmp_path / "control")["terminal"] for words in VERDICTS)
+    for kind, text in everywhere(tmp_path / "chance").items():
+        assert "Not learned" in text, kind
+        assert re.search(r"It gets 6.0.% of its training images right, where guessing gets 5.0.%: it has not learned", text), (
+            kind
+        )
+        assert "try a lower train.temperature, a larger train.lr or more train.epochs" in text.replace("\\", ""), kind
+        assert not [words for words in VERDICTS if words in text.replace("\u00a0", " ")], kind
+    assert report.verdicts(summarise(tmp_path / "chance")) == []
+
+
+def test_nets_are_compared_only_with_those_that_learned(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "MAKERS", ())
+    write_pair(tmp_path, {"reached": 0.06})
+    write(tmp_path / "warm", **{**HOT, "temperature": 10})
+    for kind, text in everywhere(tmp_path).items():
+        text = text.replace("\u00a0", " ")
+        assert "Not learned" in text, kind
+        assert "At T = 10 the rank of the logits" in text, kind
+        assert "At T = 1000" not in text, kind
+    assert {verdict.temperature for verdict in report.verdicts(summarise(tmp_path))} == {10.0}
+    write(tmp_path / "seeds/0", **HOT)
+    write(tmp_path / "seeds/1", **HOT, seed=1, reached=0.06)
+    (only,) = advised(tmp_path / "seeds").values()
+    assert only.startswith("In 1 of 2 runs it gets 6.0 % of its training images right")
+
+
+def test_whether_a_net_learned_is_asked_where_it_is_known(tmp_path):
+    (one,) = summarise(write(tmp_path / "run", **HOT, reached=0.06))
+    for change in ({"train_accuracy": None}, {"classes": None}, {"train_accuracy": 0.16}):
+        assert dataclasses.replace(one, **change).learned, change
+    assert dataclasses.replace(one, classes=2, train_accuracy=0.63).learned, "three times a half is more than all"
+    scanned = dataclasses.replace(one, step=0)
+    (said,) = advice.given(cases([scanned])[0])
+    assert said.sentence.endswith(
+        "or images and labels do not come to it as they did in its training; nothing else is said of it."
+    )
 
 
 def advised(folder: Path) -> dict[str, str]:
@@ -214,11 +281,14 @@ def test_a_run_that_cannot_be_read_is_named_and_skipped(tmp_path, monkeypatch):
     ):
         shutil.copytree(tmp_path / "runs/hot", tmp_path / f"runs/{name}")
         (tmp_path / f"runs/{name}" / file).write_bytes(content)
+    (tmp_path / "runs/begun").mkdir()
+    shutil.copy(tmp_path / "runs/hot/spec.json", tmp_path / "runs/begun")
     runs, notes = report.load([tmp_path / "runs", tmp_path / "foreign", tmp_path / "nowhere"])
     assert len(runs) == 2
-    assert len(notes) == 5
+    assert len(notes) == 6
+    assert f"left out: {tmp_path / 'runs/begun'} has no rows yet" in notes
     made = report.render([tmp_path / "runs", tmp_path / "foreign"], tmp_path / "page.html").read_text()
-    for name in ("torn", "odd", "cut", "foreign"):
+    for name in ("torn", "odd", "cut", "begun", "foreign"):
         assert re.search(rf"left out: [^<]*/{name}", made), name
     with pytest.raises(InputError, match="no runs to report on.*foreign"):
         report.load(tmp_path / "foreign")

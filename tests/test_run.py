@@ -258,6 +258,42 @@ def test_a_wrong_name_fails_before_anything_is_made(tmp_path: Path, change: dict
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_train": np.zeros(40, int), "y_test": np.zeros(40, int)}, "one class"),
+        ({"x_train": np.full((40, 8, 8), np.nan)}, "values from nan"),
+        ({"x_test": np.zeros((40, 8, 9), np.uint8)}, "must be square"),
+        ({"y_test": np.arange(39) % 4}, "40 images but y_test has 39 labels"),
+        ({}, "cannot be held: 4 classes"),
+    ],
+)
+def test_what_is_refused_leaves_nothing_behind(tmp_path: Path, change: dict, message: str) -> None:
+    images, labels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8), np.arange(40) % 4
+    np.savez(tmp_path / "mine.npz", **{"x_train": images, "y_train": labels, "x_test": images, "y_test": labels, **change})
+    recipe = Train(batch=10, temperature_schedule="hold-entropy", temperature_target=2.0)
+    what = Run(Data(f"arrays:{tmp_path / 'mine.npz'}"), Net("mlp", depth=2, width=8), recipe)
+    with pytest.raises(InputError, match=message):
+        run.run(what, tmp_path / "runs" / "a", device="cpu")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_batch_of_more_than_there_is_is_said(tmp_path: Path) -> None:
+    what = spec.replace(TINY, {"train.batch": 100_000, "train.snapshots": 1, "measures": ("loss",), "data.ood": ()})
+    said = r"^train.batch=100000 is more than the 400 training images: every step takes all of them$"
+    with pytest.warns(UserWarning, match=said):
+        run.run(what, tmp_path / "a", device="cpu")
+
+
+def test_why_a_run_stopped_itself_is_kept(tmp_path: Path) -> None:
+    what = spec.replace(TINY, {"train.lr": 1e6, "train.epochs": 20, "train.clip": None})
+    with pytest.raises(spec.Failure, match="try a smaller train.lr") as error:
+        run.run(what, tmp_path / "run")
+    assert record.stopped(tmp_path / "run") == str(error.value)
+    assert not record.stopped(tmp_path / "elsewhere")
+    assert not record.stopped(run.run(TINY, tmp_path / "fine"))
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_missing_gpu_is_said() -> None:
     with pytest.raises(InputError, match="no GPU"):

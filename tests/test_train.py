@@ -299,6 +299,41 @@ def test_a_run_resumed_after_its_judgement_is_not_judged_again(gen: torch.Genera
     assert run_to_end(net, toy(gen), recipe, state=state)[-1] == 120
 
 
+def run_in_parts(split: Split, recipe: Train, stops: tuple[int, ...], *, without: tuple[str, ...] = ()) -> train.State:
+    """To the end, looked at every third step, and interrupted after these; checkpoints may lack some of what they keep."""
+    saved = {}
+    for start, stop in zip((0, *stops), (*stops, None)):
+        state = train.State(small(), recipe)
+        if saved:
+            state.restore(start, saved)
+        for step, _ in train.fit(state.net, split, recipe, seed=7, state=state, at=range(0, 300, 3)):
+            saved = {key: value.clone() for key, value in state.tensors().items() if key not in without}
+            if step == stop:
+                break
+    return state
+
+
+@pytest.mark.parametrize("stops", [(3,), (27,), (57,), (12, 15, 48)])
+def test_a_resumed_run_is_judged_as_an_uninterrupted_one(gen: torch.Generator, stops: tuple[int, ...]) -> None:
+    hopeless, split = plan(epochs=40, batch=16, lr=1e-6, temperature=1e4), toy(gen)
+    said = []
+    for where in ((), stops):
+        with pytest.raises(train.Diverged, match=r"by step 60 the net gets \d+.\d%") as caught:
+            run_in_parts(split, hopeless, where)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+def test_a_slow_learner_is_not_stopped_for_having_been_interrupted(gen: torch.Generator) -> None:
+    """By its last epoch it is above chance; by the three steps after an interruption, as of an older checkpoint, it is not."""
+    slow, split = plan(epochs=10, batch=16, lr=3e-4, patience=5), toy(gen)
+    whole, resumed = run_in_parts(split, slow, ()), run_in_parts(split, slow, (27,))
+    assert whole.step == resumed.step == 60
+    assert all(torch.equal(value, resumed.tensors()[key]) for key, value in whole.tensors().items())
+    with pytest.raises(train.Diverged, match="by step 30 the net gets"):
+        run_in_parts(split, slow, (27,), without=("judged",))
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_resume_is_exact_whatever_the_layout_of_weights(gen: torch.Generator, optimizer: str) -> None:
     """A checkpoint is contiguous, and weights on a GPU are not: fused kernels go through memory, not indices."""

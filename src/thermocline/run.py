@@ -28,6 +28,7 @@ from thermocline.team import Team
 
 SAVE_SECONDS = 30.0  # between checkpoints, looked at with every progress report
 UPDATES = 200  # progress reports a run
+Splits = dict[str, data.Split]  # by the name they have in rows
 
 
 @dataclass(frozen=True)
@@ -86,20 +87,37 @@ def follow(
 ) -> Iterator[Progress]:
     """Carry out a run, yielding where it stands; under `torchrun`, together with the other processes it started."""
     check(what, device=device, data_dir=data_dir)
-    tell = functools.partial(Progress, what.name)
+    began, tell = time.monotonic(), functools.partial(Progress, what.name)
     team, place = Team.join(check_device(device))
-    with _open(_directory(what, directory), what, team) as log:
-        if not log.finished:
+    directory = _directory(what, directory)
+    fresh = not (directory / "spec.json").exists()
+    ready = functools.cache(functools.partial(_prepare, what, team, place, data_dir))
+    with _memory_said(what):
+        if fresh:  # what is refused leaves no directory behind
             yield tell("loading", note=what.data.name)
-            try:
-                yield from _carry_out(what, log, tell, team, place, data_dir)
-            except (RuntimeError, MemoryError) as error:
-                known = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
-                if not known:
+            ready()
+        with _open(directory, what, team) as log:
+            if not log.finished:
+                if not fresh:
+                    yield tell("loading", note=what.data.name)
+                try:
+                    yield from _carry_out(what, log, *ready(), tell, team, place, began)
+                except train.Diverged as error:  # an outcome: the same run would come to it again
+                    log.describe({"stopped": str(error)})
                     raise
-                advice = f"try a smaller train.batch (now {what.train.batch}), net.width or data.size"
-                raise spec.Failure(f"out of memory: {advice}") from None
     yield tell("finished")
+
+
+@contextlib.contextmanager
+def _memory_said(what: spec.Run) -> Iterator[None]:
+    """Say what to make smaller where memory runs out."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not (isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)):
+            raise
+        smaller = f"train.batch (now {what.train.batch}), net.width or data.size"
+        raise spec.Failure(f"out of memory: try a smaller {smaller}") from None
 
 
 class _Listener:
@@ -145,12 +163,14 @@ def _open(directory: Path, what: spec.Run, team: Team) -> Iterator[record.Record
         yield log
 
 
-def _carry_out(
-    what: spec.Run, log: record.Record | _Listener, tell: Any, team: Team, device: torch.device, data_dir: str | None
-) -> Iterator[Progress]:
-    began = saved = time.monotonic()
-    before = log.provenance().get("wall_seconds", 0.0)
-    train_on, test_on, ood = _load(what.data, device, data_dir)
+def _prepare(what: spec.Run, team: Team, device: torch.device, data_dir: str | None) -> tuple[train.State, Splits]:
+    """The net before training, and every set; nothing is written."""
+    splits = _load(what.data, device, data_dir)
+    train_on = splits["train"]
+    train.check(what.train, train_on.classes, team)
+    if what.train.batch > len(train_on):
+        many = f"is more than the {len(train_on)} training images: every step takes all of them"
+        warnings.warn(f"train.batch={what.train.batch} {many}", stacklevel=2)
     net = nets.build(what.net, classes=train_on.classes, size=train_on.size, channels=train_on.channels, seed=what.seed)
     if device.type == "cuda":
         net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]  the layout tensor cores read
@@ -158,21 +178,26 @@ def _carry_out(
     if what.net.logit_norm_init is not None:
         some = torch.arange(0, len(train_on), max(len(train_on) // what.train.batch, 1))[: max(what.train.batch, 2)]
         nets.set_logit_norm(net, train_on.take(some).images, what.net.logit_norm_init)
-    others = {f"{name}/{part}": split for name, pair in ood.items() for part, split in zip(("train", "test"), pair)}
-    splits = {"train": train_on, "test": test_on, **others}
     if short := [name for name, split in splits.items() if len(split) < team.size]:
         raise InputError(f"{team.size} processes share every set, and {short[0]} has only {len(splits[short[0]])} images")
-    state = train.State(net, what.train)
-    total = train.total_steps(what.train, len(train_on))
+    return train.State(net, what.train), splits
+
+
+def _carry_out(
+    what: spec.Run, log: record.Record | _Listener, state: train.State, splits: Splits, tell: Any, team: Team,
+    device: torch.device, began: float,
+) -> Iterator[Progress]:  # fmt: skip
+    saved, before = time.monotonic(), log.provenance().get("wall_seconds", 0.0)
+    total = train.total_steps(what.train, len(splits["train"]))
     snapshots = train.snapshot_steps(what.train, total)
     if isinstance(log, record.Record):
         _describe(what, log, device, splits, processes=team.size)
     _resume(log, state, snapshots, team)
     often = range(0, total, max(total // UPDATES, 1))
-    for step, _ in train.fit(net, train_on, what.train, seed=what.seed, state=state, at=often, team=team):
+    for step, _ in train.fit(state.net, splits["train"], what.train, seed=what.seed, state=state, at=often, team=team):
         if step in snapshots and not log.recorded(step):
             yield tell("measuring", step, total)
-            log.append(step, _measure(what, state, train_on, test_on, ood, final=step == total, team=team))
+            log.append(step, _measure(what, state, splits, final=step == total, team=team))
         if step and (step in snapshots or time.monotonic() - saved > SAVE_SECONDS):
             log.save(step, state.tensors())
             saved = time.monotonic()
@@ -181,14 +206,13 @@ def _carry_out(
     log.finish(snapshots)
 
 
-def _measure(
-    what: spec.Run, state: train.State, train_on: Any, test_on: Any, ood: Any, *, final: bool, team: Team
-) -> list[record.Row]:
+def _measure(what: spec.Run, state: train.State, splits: Splits, *, final: bool, team: Team) -> list[record.Row]:
     """The rows of a snapshot, at the temperature training is at."""
+    ood = {name: (splits[f"{name}/train"], splits[f"{name}/test"]) for name in what.data.ood}
     options: dict[str, Any] = {"measures": what.measures, "follow": what.follow, "probes": what.probes}
     options |= {"final": final, "team": team, "temperature": float(state.temperature)}
     try:
-        return measure.measure(state.net, train_on, test_on, ood, **options)
+        return measure.measure(state.net, splits["train"], splits["test"], ood, **options)
     except spec.Failure as error:
         raise train.Diverged(train.hint(what.train, f"at step {state.step} {error}")) from None
 
@@ -329,15 +353,15 @@ def _decode(event: dict[str, Any]) -> Progress | Exception:
     return (InputError if event["error"] == "InputError" else spec.Failure)(event["message"])
 
 
-def _load(
-    wanted: spec.Data, device: torch.device, data_dir: str | None
-) -> tuple[data.Split, data.Split, dict[str, tuple[data.Split, data.Split]]]:
+def _load(wanted: spec.Data, device: torch.device, data_dir: str | None) -> Splits:
     places: Mapping[str, Any] = {"device": device, "data_dir": data_dir}
     harder = {"imbalance": wanted.imbalance, "label_noise": wanted.label_noise}
     train_on, test_on = data.load(
         wanted.name, classes=wanted.classes, size=wanted.size, train=wanted.train, test=wanted.test, **harder, **places
     )
-    return train_on, test_on, {name: data.load(name, like=train_on, **places) for name in wanted.ood}
+    pairs = {name: data.load(name, like=train_on, **places) for name in wanted.ood}
+    others = {f"{name}/{part}": split for name, pair in pairs.items() for part, split in zip(("train", "test"), pair)}
+    return {"train": train_on, "test": test_on, **others}
 
 
 def _directory(what: spec.Run, directory: str | os.PathLike[str] | None) -> Path:
@@ -357,9 +381,7 @@ def check_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _describe(
-    what: spec.Run, log: record.Record, device: torch.device, splits: Mapping[str, data.Split], *, processes: int
-) -> None:
+def _describe(what: spec.Run, log: record.Record, device: torch.device, splits: Splits, *, processes: int) -> None:
     """Add this session to the provenance, after checking that it goes on with the data the first one began with."""
     known = log.provenance()
     prints = {name: split.fingerprint() for name, split in splits.items()}

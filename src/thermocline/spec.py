@@ -32,15 +32,20 @@ class Failure(RuntimeError):
     """A computation could not be finished. The message is one line: what happened, where, and what to try."""
 
 
-def unknown(what: str, word: str, words: Iterable[str]) -> InputError:
-    """The error for a word outside a vocabulary, naming the nearest valid one.
+def unknown(what: str, word: str, words: Iterable[str], *, see: str = "") -> InputError:
+    """The error for a word outside a vocabulary, naming the nearest valid one, or those that end in it after a dot.
+
+    `see` is the command that lists the words, where they are too many for a line.
 
     >>> unknown("net", "resnet81", ["mlp", "resnet18"])
     InputError("unknown net 'resnet81'; did you mean 'resnet18'?")
+    >>> unknown("setting", "name", ["data.name", "net.name", "seed"])
+    InputError("unknown setting 'name'; did you mean 'data.name' or 'net.name'?")
     """
     words = list(words)
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(words)}"
+    close = [one for one in words if one.endswith(f".{word}")] or difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    known = f"see: {see}" if see else f"valid: {', '.join(words)}"
+    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else known
     return InputError(f"unknown {what} {word!r}; {hint}")
 
 
@@ -268,7 +273,7 @@ def _locate(path: str) -> tuple[type, dataclasses.Field[Any]]:
     valid = [name for name, _ in leaves(Run())]
     if path not in valid:
         named = [f"{path}.name"] if f"{path}.name" in valid else valid
-        raise unknown("setting", path, named)
+        raise unknown("setting", path, named, see="thermocline list settings")
     owner: type = Run
     *parents, last = path.split(".")
     for parent in parents:

@@ -164,8 +164,8 @@ def _usable(summaries: Sequence[Summary]) -> tuple[list[Summary], list[str]]:
             used.append(one)
     if not used:
         raise InputError(
-            f"none of {len(summaries)} runs has both ood_drop and auroc: train to the end with --ood NAME and measures=all,"
-            " or scan with --ood NAME"
+            f"none of {len(summaries)} runs learned and has both ood_drop and auroc: train to the end with --ood NAME and"
+            " measures=all, or scan with --ood NAME"
         )
     return used, left_out
 
@@ -173,6 +173,8 @@ def _usable(summaries: Sequence[Summary]) -> tuple[list[Summary], list[str]]:
 def _lacking(one: Summary) -> str:
     if not one.finished:
         return "is unfinished"
+    if not one.learned:
+        return f"has not learned (training accuracy {one.train_accuracy:.1%})"
     if missing := [name for name, rows in (("ood_drop", one.ood_drop), ("auroc", one.auroc)) if not rows]:
         return f"has no rows of {' or '.join(missing)}"
     return "" if any(ood in one.ood_drop for ood, _ in one.auroc) else "has ood_drop and auroc of different sets"

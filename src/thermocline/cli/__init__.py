@@ -291,25 +291,31 @@ KINDS = ("data", "nets", "measures", "detectors", "settings", "experiments", "be
 
 
 @app.command("list")
-def list_(kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = "") -> None:
+def list_(
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = "",
+    results: reproduce.Results = Path("results"),
+) -> None:
     """Show what can be named: data sets, nets, measures, detectors, settings, experiments, benchmarks."""
     for one in [kind] if kind else KINDS:
         if one not in KINDS:
             raise spec.unknown("list", one, KINDS)
         table = Table(title=one, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True)  # the words one types stay whole
-        for cells in _entries(one):
+        for cells in _entries(one, results):
             table.add_row(*map(escape, cells))
         out.print(table, "")
+        if one == "experiments" and not results.is_dir():
+            said = f"none counts as run, since there is no folder {escape(str(results))}: give --results DIR"
+            err.print(said, highlight=False, soft_wrap=True)
 
 
-def _entries(kind: str) -> Iterable[tuple[str, str]]:
+def _entries(kind: str, results: Path) -> Iterable[tuple[str, str]]:
     """The rows of one listing: what to type, and what it is."""
     if kind == "settings":
         for path, type_, default, help_ in spec.describe():
             yield path, f"{help_}\n  {type_}; default {default}"
     elif kind == "experiments":
-        yield from _listed()
+        yield from _listed(results)
     elif kind == "benches":
         from thermocline.bench import BENCHES
 
@@ -339,11 +345,11 @@ def _runs(name: str) -> list[spec.Run]:
     return runs
 
 
-def _listed() -> Iterable[tuple[str, str]]:
-    """Every experiment: its claim, its cost, and how many of its runs are under results/."""
+def _listed(results: Path) -> Iterable[tuple[str, str]]:
+    """Every experiment: its claim, its cost, and how many of its runs are in the folder of results."""
     from thermocline.reproduce import Shelf, catalogue
 
-    shelf = Shelf(Path("results"))
+    shelf = Shelf(results)
     for name in catalogue.modules():
         if name not in catalogue.names():
             yield name, (catalogue.module(name).__doc__ or "").strip().split("\n\n")[0]

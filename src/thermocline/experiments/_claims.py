@@ -20,8 +20,8 @@ class Quantity:
 
     `by`: the one "value" of the last step; that at the "start" of training; its "growth" from start to end, a ratio; the
     "lowest" after the start; the mean over "layers"; that of the "last layer"; what the layer before the last has lost of the
-    best, as a share ("drop before the last"). With `over`, as a share of that other number of the same run. `shown` is how the number
-    is written.
+    best, as a share ("drop before the last"). With `over`, as a share of that other number of the same run. `shown` is how the
+    number is written.
     """
 
     name: str

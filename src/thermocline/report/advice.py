@@ -28,9 +28,30 @@ class Advice:
 
 
 def given(case: Case) -> list[Advice]:
-    """What the finished nets of a case suggest, coldest first; a measure that was not made says nothing."""
-    makers = (_depth, _transfer, _rank, _detection)
-    return [Advice(group.label, *one) for group in case.groups if group.finished for make in makers for one in make(group)]
+    """What the finished nets of a case suggest, coldest first; a measure that was not made says nothing.
+
+    Of nets that have not learned this is said and nothing else, here or in `judge`.
+    """
+    found = []
+    for group in case.groups:
+        makers = (_depth, _transfer, _rank, _detection) if group.learned else (_unlearned,)
+        found += [Advice(group.label, *one) for make in makers if group.finished for one in make(group)]
+    return found
+
+
+def _unlearned(group: Group) -> Iterator[tuple[str, str, str]]:
+    """By the rule of `facts.learned`. A scan has no steps: its net was trained elsewhere."""
+    idle = [one for one in group.members if not one.learned]
+    right = group.estimate(lambda one: None if one.learned else one.train_accuracy)
+    if right is None or not (classes := idle[0].classes):
+        return
+    who = "It" if len(idle) == len(group.members) else f"In {len(idle)} of {len(group.members)} runs it"
+    said = f"{who} gets {_percent(right.mean, 1)} of its training images right, where guessing gets {_percent(1 / classes, 1)}"
+    ours = (
+        "so what its layers show is where they started; try a lower train.temperature, a larger train.lr or more train.epochs"
+    )
+    other = "or images and labels do not come to it as they did in its training; nothing else is said of it"
+    yield "warn", "Not learned", f"{said}: it has not learned, {ours if idle[0].step else other}."
 
 
 def _depth(group: Group) -> Iterator[tuple[str, str, str]]:
@@ -100,11 +121,14 @@ def _rank(group: Group) -> Iterator[tuple[str, str, str]]:
     rank, classes = group.estimate(lambda one: one.solution_rank), group.first(lambda one: one.classes)
     if rank is None or not classes or classes < 3:
         return
-    used = f"The logits use {rank.mean:.3g} of the {classes - 1} directions that {classes} classes could have"
-    if rank.mean < 0.9 * (classes - 1):
-        yield "warn", "Rank deficit", f"{used}: not every class has one of its own."
+    full = classes - 1
+    used, can = f"The logits use {rank.mean:.3g} of the", f"{full} directions in which {classes} classes can differ"
+    if rank.mean > full:  # nothing makes the logits of a sample sum to zero
+        yield "good", "Full rank", f"The logits use all {can}, and the one in which they move together."
+    elif rank.mean < 0.9 * full:
+        yield "warn", "Rank deficit", f"{used} {can}: not every class has one of its own."
     else:
-        yield "good", "Full rank", f"{used}."
+        yield "good", "Full rank", f"{used} {can}."
 
 
 def _detection(group: Group) -> Iterator[tuple[str, str, str]]:
@@ -141,5 +165,5 @@ def _name(group: Group, name: str, depth: int) -> str:
     return f" ({word})" if word else ""
 
 
-def _percent(value: float) -> str:
-    return f"{value:.0%}".replace("%", " %")
+def _percent(value: float, digits: int = 0) -> str:
+    return f"{value:.{digits}%}".replace("%", " %")

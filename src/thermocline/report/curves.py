@@ -149,7 +149,7 @@ def traded(case: Case, name: str) -> list[Point]:
     found = []
     for group in case.groups:
         drop, auroc = group.estimate(lambda one: one.ood_drop.get(name)), group.estimate(pick)
-        if drop is None or auroc is None or not group.finished:
+        if drop is None or auroc is None or not group.judged:
             continue
         ends = {"x_low": 1 - drop.high, "x_high": 1 - drop.low, "low": auroc.low, "high": auroc.high}
         place = {"series": group.label, "label": group.label}

@@ -152,7 +152,7 @@ def _brackets(*values: Estimate) -> str:
 
 def _compare(claim: Claim, base: Group, group: Group) -> tuple[str, str]:
     before, after = base.estimate(claim.pick), group.estimate(claim.pick)
-    if before is None or after is None or not (base.finished and group.finished):
+    if before is None or after is None or not (base.judged and group.judged):
         return "", ""
     change = after.mean - before.mean
     status = _status(claim, before, after)
@@ -195,7 +195,7 @@ def _second_opinion(base: Group, group: Group, change: float) -> str:
 
 def _describe(claim: Claim, only: Group) -> tuple[str, str]:
     value = only.estimate(claim.pick)
-    if value is None:
+    if value is None or not only.learned:
         return "", ""
     return (
         "alone",
@@ -206,7 +206,7 @@ def _describe(claim: Claim, only: Group) -> tuple[str, str]:
 def _calibration(group: Group) -> tuple[str, str]:
     """Whether confidence is accuracy [guo2017calibration], which way it is off, and what another temperature would do."""
     error = group.estimate(lambda one: one.ece.get("training"))
-    if error is None:
+    if error is None or not group.learned:
         return "", ""
     fitted, softening = group.estimate(lambda one: one.ece.get("fitted")), group.estimate(lambda one: one.softening)
     spread = "" if error.count == 1 else f" [{error.low:.3f} to {error.high:.3f}]"
@@ -236,17 +236,20 @@ def _leaning(error: float, overconfidence: Estimate | None, softening: Estimate 
 
 
 def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
-    """What to know before believing a comparison: unfinished, untrained, another accuracy, more than temperature changed."""
+    """What to know before believing a comparison: unfinished, untrained, another accuracy, more than temperature changed.
+
+    Nets that have not learned are no part of it: the advice says so.
+    """
     found = []
     if not group.finished:
         found.append(f"{group.label} is unfinished, at step {group.members[0].step or 0}: it is drawn but not judged.")
     fit = group.estimate(lambda one: one.train_accuracy)
-    if group.finished and fit and fit.mean < 0.99:
+    if group.judged and fit and fit.mean < 0.99:
         found.append(
             f"{group.label} reached only {fit.mean:.1%} training accuracy: what sets it apart may be unfinished training."
         )
     before, after = base.estimate(lambda one: one.test_accuracy), group.estimate(lambda one: one.test_accuracy)
-    if group.finished and base.finished and before and after and abs(after.mean - before.mean) > 0.02:
+    if group.judged and base.judged and before and after and abs(after.mean - before.mean) > 0.02:
         found.append(
             f"{group.label} reaches {after.mean:.1%} test accuracy against {before.mean:.1%} at {base.label}: what differs"
             " below may come from that."

@@ -82,6 +82,9 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
             except (InputError, OSError) as error:
                 notes.append(f"left out: {error}")
                 continue
+            if not (run.finished or run.rows.num_rows):
+                notes.append(f"left out: {path} has no rows yet")
+                continue
             alike = known.setdefault(run.spec.key, [])
             if same := next((one for one in alike if "sessions" in run.provenance or one.rows.equals(run.rows)), None):
                 notes.append(f"{path} is the same run as {same.path}: it is left out")

@@ -1,7 +1,8 @@
 """The one training loop, as a generator: it yields where it is asked to, and the caller measures between yields.
 
 Nothing random is kept between steps: the order and the augmentation of an epoch are functions of (seed, epoch). So
-weights, what the optimiser remembers, the temperature and the step number are all there is to resume from.
+weights, what the optimiser remembers, the temperature, the step number and what a run is judged by are all there is to resume
+from.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from thermocline.train.state import State, require_reachable
 from thermocline.train.step import Replayed, Step, deterministic, fitting_batch
 
 __all__ = [
-    "Diverged", "State", "fit", "hint", "learning_rate", "snapshot_steps", "steps_per_epoch", "temperature", "total_steps",
+    "Diverged", "State", "check", "fit", "hint", "learning_rate", "snapshot_steps", "steps_per_epoch", "temperature",
+    "total_steps",
 ]  # fmt: skip
 
 CHECK_EVERY = 100  # steps between looks at the loss: looking makes a GPU wait
@@ -48,15 +50,11 @@ def fit(
     CUDA graph and replayed, unless `graph=False`: the same kernels, without the wait for Python between them. Of a team each
     process takes its share of every batch, and all end with the same weights; their steps are not recorded.
     """
-    require_reachable(train, split.classes)
+    check(train, split.classes, team)
     state = state or State(net, train)
-    if train.batch < team.size:
-        raise spec.InputError(
-            f"train.batch={train.batch} is too small for {team.size} processes: each takes one image at least"
-        )
     step = Step(split, train, seed=seed, state=state, team=team)
     run = _way(step, graph)
-    watch = _Watch(step, start=state.step)
+    watch = _Watch(step)
     total = total_steps(train, len(split))
     stops = {*at, *snapshot_steps(train, total)}
     if state.step < total:
@@ -72,6 +70,15 @@ def fit(
             watch.check(state.step)
         if state.step in stops:
             yield state.step, net
+
+
+def check(train: spec.Train, classes: int, team: Team = ALONE) -> None:
+    """Raise where so many classes cannot be trained on by this recipe, or not by this team."""
+    require_reachable(train, classes)
+    if train.batch < team.size:
+        raise spec.InputError(
+            f"train.batch={train.batch} is too small for {team.size} processes: each takes one image at least"
+        )
 
 
 def _way(step: Step, graph: bool | None) -> Callable[[], Tensor]:
@@ -98,44 +105,43 @@ def _within_memory(run: Callable[[], Tensor], step: Step) -> Tensor:
 class _Watch:
     """Notices a loss that is not finite, that has left where it started far behind, or a net that does not begin to learn."""
 
-    def __init__(self, step: Step, *, start: int) -> None:
-        self.step, self.train, self.seen, self.losses = step, step.train, start, list[Tensor]()
+    def __init__(self, step: Step) -> None:
+        self.step, self.train, self.state, self.losses = step, step.train, step.state, list[Tensor]()
         labels, train = step.split.labels, step.train
-        self.limit = 0.0
         self.guessing = float(labels.bincount().max()) / len(labels)
         patience = max(train.epochs // 4, 5) if train.patience is None else train.patience
-        # Counted from the first step, so that a resumed run is judged where an uninterrupted one would be.
+        # Steps and hits are counted from the first step, whatever was interrupted: a resumed run is judged as any other.
         self.judgement = patience * step.per_epoch
-        self.since, self.hits = start, 0
+        self.seen, self.before = self.state.step, -self.state.right
 
     def add(self, loss: Tensor) -> None:
         self.losses.append(loss)
 
     def check(self, now: int) -> None:
-        losses = torch.stack(self.losses).cpu().tolist()
+        counted = self.step.team.sum(self.step.hits).double()  # float32 has no room for large counts
+        *losses, hits = torch.stack([*self.losses, counted]).cpu().tolist()  # in one transfer: a GPU waits for each
         for offset, loss in enumerate(losses, start=1):
             if not math.isfinite(loss):
                 raise Diverged(hint(self.train, f"loss became {loss} at step {self.seen + offset}"))
         mean = sum(losses) / len(losses)
-        self.limit = self.limit or 20 * max(losses[0], math.log(self.step.split.classes), 1.0)
-        if mean > self.limit:
+        self.state.limit = self.state.limit or 20 * max(losses[0], math.log(self.step.split.classes), 1.0)
+        if mean > self.state.limit:
             raise Diverged(hint(self.train, f"loss grew to {mean:.4g} by step {now}, 20 times where it started"))
-        self._judge(now)
+        self._judge(now, int(hits))
         self.seen, self.losses = now, []
 
-    def _judge(self, now: int) -> None:
+    def _judge(self, now: int, hits: int) -> None:
         """Once, after `patience` epochs: over the last of them or so, is more right than guessing would get?"""
-        if self.since < self.judgement <= now:
-            samples = (now - self.since) * self.step.order.shape[1]
-            right = (self._hits() - self.hits) / samples
+        state = self.state
+        state.right = hits - self.before
+        if self.seen < self.judgement <= now:
+            samples = (now - state.since) * self.step.order.shape[1]
+            right = state.right / samples
             noise = 3 * math.sqrt(self.guessing * (1 - self.guessing) / samples)
             if right < self.guessing + noise:
                 raise Diverged(_stalled(self.train, now, right, self.guessing))
-        if now < self.judgement and now - self.since >= self.step.per_epoch:
-            self.since, self.hits = now, self._hits()
-
-    def _hits(self) -> int:
-        return int(self.step.team.sum(self.step.hits))
+        if now < self.judgement and now - state.since >= self.step.per_epoch:
+            state.since, state.right, self.before = now, 0, hits
 
 
 def hint(train: spec.Train, what: str) -> str:

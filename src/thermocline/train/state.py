@@ -19,6 +19,8 @@ class State:
 
     def __init__(self, net: nn.Module, train: spec.Train) -> None:
         self.step, self.net, self.train = 0, net, train
+        # What training is judged by: the samples that were right since a step, and the loss that is too much (0: not known).
+        self.since, self.right, self.limit = 0, 0, 0.0
         weight = next(net.parameters())
         # On the device, and set at every step from the schedule; "factor" is a group's share of the rate. Fused kernels of
         # a GPU take rates in float32 alone.
@@ -59,14 +61,15 @@ class State:
         return (parameter for _, parameter in self.named_parameters())
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything a resumed run needs besides the step: weights, buffers, what the optimiser remembers, T."""
+        """Everything a resumed run needs besides the step: weights, buffers, what the optimiser remembers, T, how it went."""
         found = {f"net.{name}": value for name, value in self.net.state_dict().items()}
         for name, parameter in self.named_parameters():
             for key in MOVING[self.train.optimizer]:
                 if (value := self.optimizer.state[parameter].get(key)) is not None:
                     found[f"{key}.{name}"] = value
         learned = {} if self.log_temperature is None else {"log_temperature": self.log_temperature.detach()}
-        return {**found, "temperature": self.temperature, **learned}
+        judged = torch.tensor([self.since, self.right, self.limit], dtype=torch.float64)
+        return {**found, "temperature": self.temperature, "judged": judged, **learned}
 
     def restore(self, step: int, tensors: Mapping[str, Tensor]) -> None:
         """Continue from what `tensors` returned at that step."""
@@ -84,7 +87,8 @@ class State:
             self.temperature.copy_(tensors["temperature"])
             if self.log_temperature is not None:
                 self.log_temperature.copy_(tensors["log_temperature"])
-        self.step = step
+        judged = tensors.get("judged", torch.tensor([step, 0, 0]))  # versions before this one did not keep it
+        self.step, self.since, self.right, self.limit = step, int(judged[0]), int(judged[1]), float(judged[2])
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Everything that is trained, by name."""

@@ -37,8 +37,8 @@ RULE = (
     " three seeds, and then three more, whatever they said; prop32 has three.",
     "How many seeds more it takes is said for planning: seeds added until an interval excludes 0 would make it too narrow.",
     "A net that ends with fewer than three times as many training images right as guessing gets (of few classes: a quarter of"
-    " what guessing misses) says nothing of what training made of it, and its seed is left out; so is one whose training stopped"
-    " itself, which its page names. Where training accuracies differ by more than 5 points, the verdict says so.",
+    " what guessing misses) says nothing of what training made of it, and its seed is left out; so is one whose training"
+    " stopped itself, which its page names. Where training accuracies differ by more than 5 points, the verdict says so.",
     "Nothing was chosen on test data, but for what was set in trials at seed 0 that printed test accuracy: the recipe on runes"
     " (docs/decisions.md), the learning rate and temperatures of appendix/mse, and the depth and epochs of prop32.",
 )

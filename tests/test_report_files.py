@@ -40,7 +40,7 @@ def test_advice_names_the_layer_to_cut_after_and_the_one_to_take(tmp_path):
         " on the test images that chose it; you could cut there."
     )
     assert said["T = 1000", "Take earlier features"] == (
-        "Probes of digits lose 35 % of their best accuracy by the last layer:"
+        "Probes of digits lose 35 % of their best accuracy by the last layer, 29 % by the one before:"
         " take features from layer 2 (layers.2), where they reach 65 % on the test images that chose it."
     )
     assert said["T = 1", "Full rank"] == "The logits use 19 of the 19 directions in which 20 classes can differ."
@@ -177,8 +177,8 @@ def test_a_best_layer_that_differs_by_seed_is_said_and_never_the_last(tmp_path, 
         assert "Take earlier features" not in found
     else:
         assert found["Take earlier features"].startswith(
-            "Probes of digits lose 20 % of their best accuracy by the last layer: take features from layer 2 (layers.2),"
-            " the best on average though in at least one seed another is, where they reach 65 % on the test"
+            "Probes of digits lose 20 % of their best accuracy by the last layer, 23 % by the one before: take features from"
+            " layer 2 (layers.2), the best on average though in at least one seed another is, where they reach 65 % on the test"
         )
 
 

@@ -113,8 +113,9 @@ def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
             yield "calm", "No one layer is better", f"{said}{why}."
             continue
         best = ", the best on average though in at least one seed another is" if differ else ""
+        kept = means[sorted(means)[-2]] / means[layer]  # logits of few classes lose other data by being few
         take = f"take features from layer {layer}{_name(group, name, layer)}{best}, where they reach {_percent(means[layer])}"
-        yield "warn", "Take earlier features", f"{said}: {take} {CHOSEN}."
+        yield "warn", "Take earlier features", f"{said}, {_percent(1 - kept)} by the one before: {take} {CHOSEN}."
 
 
 def _rank(group: Group) -> Iterator[tuple[str, str, str]]:

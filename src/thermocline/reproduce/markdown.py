@@ -24,7 +24,7 @@ DIFFERS = (
     " outputs of its last convolution): the paper does not say which, and logits of few classes lose other data, hot or cold."
     " The second reading was added when rows were there.",
     "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
-    " flattened ones.",
+    " flattened ones. Depths and drops are other numbers by other probes (controls/probes).",
     "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have. MLPs stop at 500 of up to 1000"
     " epochs; the VGG-19 has batch normalisation and torch's initialisation (docs/decisions.md says why).",
     "CIFAR and SVHN were JPEG copies, not the originals, wherever a page's list of images says so.",
@@ -90,7 +90,7 @@ def _by_seed(study: Study) -> Iterator[str]:
     lines: dict[tuple[str, str], dict[int, str]] = {}
     arms = {arm.label: arm for finding in study.findings for arm in finding.claim.arms if arm.settings}
     for quantity, (label, arm) in itertools.product((TRAIN_ACCURACY, TEST_ACCURACY), arms.items()):
-        if reached := quantities.values(study.found.sources, quantity, arm):
+        if reached := quantities.reached(study.found.sources, quantity, arm):
             lines[quantity.name, label] = {seed: wording.number(value, quantity) for seed, value in reached.items()}
     for finding in study.findings:
         for arm, values in zip(finding.claim.arms, finding.values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Iterable
@@ -42,6 +43,11 @@ def values(sources: Iterable[Source], quantity: Quantity, arm: Arm) -> dict[int,
         if belongs(source, arm) and (number := value(source, quantity, arm)) is not None:
             found.setdefault(source.seed, number)
     return dict(sorted(found.items()))
+
+
+def reached(sources: Iterable[Source], quantity: Quantity, arm: Arm) -> dict[int, float]:
+    """An accuracy of every run of an arm, which rows of some probe or detector that tell the arm apart are not."""
+    return values(sources, quantity, dataclasses.replace(arm, where=()) if arm.settings else arm)
 
 
 def needs_learning(quantity: Quantity) -> bool:

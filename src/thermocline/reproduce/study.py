@@ -115,7 +115,7 @@ def study(experiment: Experiment, shelf: Shelf) -> Study:
         values = [quantities.values(able if needs else found.sources, claim.quantity, arm) for arm in claim.arms]
         finding = verdict.judge(claim, values)
         if needs:
-            reached = [quantities.values(able, TRAIN_ACCURACY, arm) for arm in claim.arms]
+            reached = [quantities.reached(able, TRAIN_ACCURACY, arm) for arm in claim.arms]
             idle = [arm.label for arm in claim.arms if _any(arm, found.sources) and not _any(arm, able)]
             finding = verdict.beside(finding, reached, idle=idle)
         findings.append(finding)

@@ -66,13 +66,13 @@ def reproduce(
 
 def _require(results: Path | None, data_dir: str | None, device: str) -> None:
     """What was asked for by name must be there, whatever the rest comes to."""
-    from thermocline.run import check_device
-
     if results is not None and not results.is_dir():
         raise InputError(f"there is no folder {results} to report on")
     if data_dir is not None and not Path(data_dir).is_dir():
         raise InputError(f"there is no folder {data_dir} to read data from")
     if device != "auto":
+        from thermocline.run import check_device  # which imports torch: a report does without
+
         check_device(device)
 
 

@@ -21,9 +21,7 @@ def glance(studies: Sequence[Study]) -> RenderableType:
 
     grid = Table(Column("experiment", no_wrap=True), "runs", "verdict")
     for study in studies:
-        absent = all(finding.verdict.word == verdict.ABSENT for finding in study.findings)
-        told = f"{verdict.ABSENT}: {study.why}" if absent else study.summary
-        grid.add_row(Text(study.experiment.name), Text(wording.runs(study)), Text(told, style="dim" if absent else ""))
+        grid.add_row(Text(study.experiment.name), Text(wording.runs(study)), Text(study.line))
     return grid
 
 

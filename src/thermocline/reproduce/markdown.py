@@ -215,8 +215,7 @@ def _kind(claim: Claim) -> str:
 
 
 def _glance(study: Study, results: str) -> tuple[str, ...]:
-    verdict = study.summary if any(finding.verdict.word != ABSENT for finding in study.findings) else f"{ABSENT}: {study.why}"
-    return _link(study, results), study.experiment.says, wording.runs(study), verdict
+    return _link(study, results), study.experiment.says, wording.runs(study), study.line
 
 
 def _link(study: Study, results: str) -> str:

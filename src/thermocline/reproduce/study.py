@@ -45,6 +45,12 @@ class Study:
         return words({**self.counts, **shared})
 
     @property
+    def line(self) -> str:
+        """The verdict in a line or, where nothing was run, why not."""
+        absent = all(finding.verdict.word == verdict.ABSENT for finding in self.findings)
+        return f"{verdict.ABSENT}: {self.why}" if absent else self.summary
+
+    @property
     def why(self) -> str:
         """Why it was not run, where it was not."""
         if self.experiment.why:

@@ -33,8 +33,8 @@ RULE = (
     " outside is enough for it not to hold.",
     "About one interval in twenty misses by chance alone. Every seed that was run is counted, but for ten of retrieval that"
     " were looked at before its twenty were named, and for early runs of table1/cifar100-resnet18, made anew with all measures;"
-    " where one has no number of a measure, the experiment's page says so. Experiments that compare nets on built-in data had"
-    " three seeds, and then three more, whatever they said; prop32 has three.",
+    " where one has no number of a measure, the experiment's page says so. Experiments that compare nets on built-in data have"
+    " six seeds, the last three of them added to all, whatever the first had said; prop32 has three.",
     "How many seeds more it takes is said for planning: seeds added until an interval excludes 0 would make it too narrow.",
     "A net that ends with fewer than three times as many training images right as guessing gets (of few classes: a quarter of"
     " what guessing misses) says nothing of what training made of it, and its seed is left out; so is one whose training"

@@ -17,7 +17,6 @@ from thermocline.reproduce.verdict import Finding
 
 STATUS = {
     verdict.HOLDS: "present", verdict.DIRECTION: "partly", verdict.FAILS: "reversed", verdict.UNDECIDED: "unclear",
-    verdict.ABSENT: "alone",
 }  # fmt: skip
 LEDE = (
     "Neither paper's code is public; this is an independent reproduction from their text. Every number is read from rows of"
@@ -51,7 +50,7 @@ def _shown(study: Study, places: Mapping[str, str], results: Path) -> dict[str, 
     drawn = figure.svg(study) if study.found.sources else None
     return {
         "id": places[experiment.name], "name": experiment.name, "says": experiment.says,
-        "more": " ".join(experiment.more.split()), "summary": study.summary, "why": study.why,
+        "more": " ".join(experiment.more.split()), "summary": study.line, "why": study.why,
         "command": "" if experiment.why else experiment.command,
         "runs": wording.runs(study), "caption": figure.caption(study),
         "lines": [_line(study, finding) for finding in study.findings if finding.verdict.word != verdict.ABSENT],

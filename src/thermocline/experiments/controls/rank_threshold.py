@@ -1,7 +1,7 @@
 """Does the rank deficit depend on how rank is counted? By tolerance, number of samples, class balance, and without any.
 
-Everything is of the logits of training images. The convention of table 1 counts eigenvalues of their covariance; a tolerance
-on singular values of the logits themselves is the square root of one on eigenvalues, so that 1e-2 there is 1e-4 here.
+Everything is of the logits of training images. The convention of table 1 counts eigenvalues of their covariance above 1e-3 of
+the largest; eigenvalues are squares, so that this is 0.03 of singular values, which the other tolerances are of.
 """
 
 from thermocline.experiments import _claims

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +196,15 @@ def show(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light") 
     page.wait_for_selector("html.ready", state="attached", timeout=60_000)
     assert page.heard == []
     return page
+
+
+def until(page: Any, holds: Callable[[], bool]) -> None:
+    """Let the page work until this holds; a busy machine may need seconds for what takes milliseconds."""
+    for _ in range(600):
+        if holds():
+            return
+        page.wait_for_timeout(50)
+    assert holds()
 
 
 def write_many(folder: Path, *, layers: int, runs: int, checkpoints: int, same: bool = False) -> Path:

@@ -344,8 +344,8 @@ def test_a_live_page_follows_the_run(served, browser, tmp_path):
     opened.locator("[data-sets=chosenLayer]").first.select_option("3")
     shutil.rmtree(tmp_path / "runs/hot")
     write(tmp_path / "runs/hot", **HOT)
-    opened.wait_for_selector("text=One temperature, T", timeout=30_000)
-    opened.wait_for_selector(".summary, summary:has-text('finished at step 2000')", state="attached", timeout=30_000)
+    opened.wait_for_selector("text=One temperature, T", timeout=60_000)
+    opened.wait_for_selector(".summary, summary:has-text('finished at step 2000')", state="attached", timeout=60_000)
     opened.wait_for_selector("html.ready", state="attached", timeout=60_000)
     assert opened.locator("[data-sets=chosenLayer]").first.input_value() == "3"  # what was chosen stays chosen
     assert heard == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import html
 import threading
@@ -29,7 +30,7 @@ class Watcher:
         state = []
         for directory in record.find_runs(self.paths):
             for file in (directory / name for name in _FILES):
-                if file.exists():
+                with contextlib.suppress(FileNotFoundError):  # not there yet, or no longer
                     found = file.stat()
                     state.append((str(file), found.st_size, found.st_mtime_ns))
         return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
@@ -45,7 +46,7 @@ class Watcher:
     def _draw(self, version: str) -> bytes:
         try:
             return page.html(page.gather(self.paths), live=version).encode()
-        except InputError as error:  # nothing to show yet: say so, and look again
+        except (InputError, FileNotFoundError) as error:  # nothing to show yet, or gone meanwhile: say so, and look again
             words = html.escape(str(error))
             head = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="2"><title>thermocline</title>'
             return f"{head}<p>Waiting for rows: {words}</p>".encode()

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from sklearn.preprocessing import StandardScaler
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from thermocline import measure, nets
+from thermocline import measure, nets, probes
 from thermocline.measure import collect, probing
 from thermocline.measure.collect import Spread
 from thermocline.record import Row
@@ -65,7 +66,7 @@ WRAPS = {
 
 
 @pytest.mark.parametrize("kind", WRAPS)
-@pytest.mark.parametrize("probe", ["logistic", "logistic-grid", "logistic-smooth"])
+@pytest.mark.parametrize("probe", ["logistic", "logistic-grid", "logistic-smooth", "logistic-standard"])
 def test_probes_are_the_same_from_held_features_and_from_passes_over_the_net(
     kind: str, probe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,43 @@ def test_flatten_reads_every_activation_and_rows_say_so() -> None:
     views = {row.params.split(",")[0]: row.view for row in rows if row.layer == "stem"}
     assert views == {"probe=logistic": "pool2", "probe=logistic-flatten": "flatten"}
     assert [row.depth for row in rows] == 2 * list(range(1, 9))
+
+
+class Stretched(torch.nn.Module):
+    """Two layers of which the first gives every feature another size and place."""
+
+    def __init__(self, size: torch.Tensor, place: torch.Tensor) -> None:
+        super().__init__()
+        self.first, self.head = torch.nn.Linear(SIZE * SIZE, SIZE * SIZE), torch.nn.Linear(SIZE * SIZE, CLASSES)
+        with torch.no_grad():
+            self.first.weight.copy_(size.diag())
+            self.first.bias.copy_(place)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.first(x.flatten(1)))
+
+
+def test_standardised_probes_see_neither_size_nor_place_and_are_those_of_scikit_learns_scaler() -> None:
+    taps = (nets.Tap("first"), nets.Tap("head"))
+    spread = torch.logspace(-2, 4, SIZE * SIZE)
+    found = {}
+    for probe in ("logistic", "logistic-standard"):
+        for name, size in (("even", torch.ones_like(spread)), ("stretched", spread)):
+            with torch.random.fork_rng(devices=[]):
+                net = Stretched(size, 100 * size - 99)
+            rows = measure.measure(
+                net, TRAIN, TEST, {}, temperature=1.0, taps=taps, measures=("probe_accuracy",), probes=(probe,)
+            )
+            found[probe, name] = rows[0].value
+    assert found["logistic-standard", "stretched"] == found["logistic-standard", "even"]
+    assert found["logistic", "stretched"] < found["logistic-standard", "stretched"] - 0.1
+    x, labels = TRAIN[0].flatten(1).numpy(), TRAIN[1]
+    scaler = StandardScaler().fit(x)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))  # one batch: the order of rows is no matter
+    scaled = torch.from_numpy(scaler.transform(x))[order]
+    probe = probes.fit_probes(lambda: [({"first": scaled}, labels[order])], classes=CLASSES)["first"].probe
+    unseen = torch.from_numpy(scaler.transform(TEST[0].flatten(1).numpy()))
+    assert found["logistic-standard", "even"] == pytest.approx(float((probe.predict(unseen) == TEST[1]).double().mean()))
 
 
 def test_a_grid_point_is_chosen_without_the_test_set() -> None:

@@ -237,7 +237,7 @@ def test_a_finding_is_counted_once(tmp_path: Path) -> None:
     studies = [study(catalogue.load(name), shelf) for name in (TABLE.name, "controls/weight-decay-cifar100")]
     assert [one.summary for one in studies] == ["holds: 4", f"not run here: 6, as in {TABLE.name}: 3"]
     page = markdown.overview(studies)
-    assert "10 claims in 2 experiments: holds: 4, not run here: 6. Beside them 0 follow from" in page
+    assert "10 claims in 2 experiments: holds: 4, not run here: 6. Another 3 are about the same" in page
     assert "Another 3 are" in page
     assert "| published numbers | 4 | 0 | 0 | 0 | 0 | 4 |" in page
     assert "| directions or bounds claimed | 0 | 0 | 0 | 0 | 6 | 6 |" in page

@@ -203,7 +203,7 @@ def test_a_worker_that_is_killed_is_said_and_the_others_finish(tmp_path: Path) -
     os.kill(int(min(_children() - before)), signal.SIGKILL)
     with pytest.raises(spec.Failure, match="died, exit code -9"):
         list(stream)
-    begun = [tmp_path / one.name for one in runs if (tmp_path / one.name).exists()]  # the killed one may not have come so far
+    begun = [path for one in runs if ((path := tmp_path / one.name) / "spec.json").exists()]  # the killed one may not be
     assert sum(record.load_run(path).finished for path in begun) == 1
     run.sweep(runs, tmp_path, device="cpu")
     assert all(record.load_run(tmp_path / one.name).finished for one in runs)

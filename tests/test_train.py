@@ -324,14 +324,15 @@ def test_a_resumed_run_is_judged_as_an_uninterrupted_one(gen: torch.Generator, s
     assert said[0] == said[1]
 
 
-def test_a_slow_learner_is_not_stopped_for_having_been_interrupted(gen: torch.Generator) -> None:
-    """By its last epoch it is above chance; by the three steps after an interruption, as of an older checkpoint, it is not."""
-    slow, split = plan(epochs=10, batch=16, lr=3e-4, patience=5), toy(gen)
-    whole, resumed = run_in_parts(split, slow, ()), run_in_parts(split, slow, (27,))
+def test_what_a_run_is_judged_by_goes_on_after_an_interruption(gen: torch.Generator) -> None:
+    """Counts are of the same steps; by a few steps after an interruption, as of an older checkpoint, learners look slow."""
+    recipe, split = plan(epochs=10, batch=16, lr=0.05, patience=5), toy(gen)
+    whole, resumed = run_in_parts(split, recipe, ()), run_in_parts(split, recipe, (27,))
     assert whole.step == resumed.step == 60
     assert all(torch.equal(value, resumed.tensors()[key]) for key, value in whole.tensors().items())
-    with pytest.raises(train.Diverged, match="by step 30 the net gets"):
-        run_in_parts(split, slow, (27,), without=("judged",))
+    older = run_in_parts(split, recipe, (27,), without=("judged",))
+    assert (whole.since, older.since) == (24, 27)
+    assert older.right < whole.right
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])

@@ -394,5 +394,6 @@ def _describe(what: spec.Run, log: record.Record, device: torch.device, splits: 
         warnings.warn(f"{log.path} was begun on another machine or version: its numbers are a mixture", stacklevel=2)
     facts = {"seed": what.seed, "data": prints, "sessions": [*known.get("sessions", []), session]}
     facts |= {"classes": list(splits["train"].names)} if splits["train"].names else {}
+    facts |= {"stopped": ""} if "stopped" in known else {}  # it goes on
     meanings = {name: measure.MEASURES[name].explain() for name in measure.select(what.measures)}
     log.describe({**first, **facts, "measures": meanings})

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-Probe = Literal["ridge", "logistic", "logistic-flatten", "logistic-smooth", "logistic-grid"]
+Probe = Literal["ridge", "logistic", "logistic-flatten", "logistic-smooth", "logistic-standard", "logistic-grid"]
 
 
 class InputError(ValueError):

@@ -355,8 +355,9 @@ def _listed(results: Path) -> Iterable[tuple[str, str]]:
             yield name, (catalogue.module(name).__doc__ or "").strip().split("\n\n")[0]
             continue
         one = catalogue.load(name)
-        there, total = shelf.count(one)
+        there, stopped, total = shelf.count(one)
         state = f"run: {there} of {total}" if total else f"not run here: {one.why}"
+        state += f", {stopped} stopped" if stopped else ""
         yield name, f"{one.says}\n  {one.cost.words}; {state}"
 
 

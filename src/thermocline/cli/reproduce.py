@@ -54,7 +54,7 @@ def reproduce(
     for shown in map(work.terminal, studies) if len(studies) < MANY else [work.glance(studies)]:
         out.print(shown)
     say("what holds", work.write(studies, results))
-    for one in studies if len(studies) == 1 and studies[0].found.sources else []:
+    for one in studies if len(studies) == 1 and studies[0].found.begun else []:
         say("this experiment", results / one.experiment.name / "README.md")
     if output is not None:
         from thermocline.reproduce import webpage

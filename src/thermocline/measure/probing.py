@@ -29,6 +29,7 @@ class Logistic:
     """A way to train logistic probes: Adam in batches of 512, 30 passes over the frozen net [masarczyk2023tunnel]."""
 
     flatten: bool = False  # every activation, not the tap's own smaller view
+    standardise: bool = False  # every feature to mean 0 and variance 1 first, so that its size is no matter to Adam
     lr: tuple[float, ...] = (1e-3,)
     weight_decay: tuple[float, ...] = (0.0,)
     smoothing: float = 0.0
@@ -48,6 +49,7 @@ PROTOCOLS = {
     "logistic": Logistic(),
     "logistic-flatten": Logistic(flatten=True),  # the views of [masarczyk2023tunnel]
     "logistic-smooth": Logistic(smoothing=0.1),  # [harun2024variables]
+    "logistic-standard": Logistic(standardise=True),  # [he2022masked, App. A.1]
     "logistic-grid": Logistic(lr=(1e-4, 1e-3, 1e-2), weight_decay=(0.0, 1e-2, 1.0)),
 }
 
@@ -75,6 +77,8 @@ def logistic(
     stream = _Stream(subject, data, taps, held if held.rows is not None else None)
     everyone = torch.randperm(count, generator=torch.Generator().manual_seed(0))
     cut = count // HELD_OUT if protocol.tuned else 0
+    if protocol.standardise:
+        stream.standards = _standards(stream, everyone[cut:])
     with Progress(disable=not subject.progress) as progress:
         bar = progress.add_task(f"{name} probes on {split}", total=protocol.passes)
 
@@ -96,7 +100,28 @@ def logistic(
     found = {}
     for depth, tap in enumerate(taps, start=1):
         how = params(probe=name, passes=protocol.passes)
-        found[Readout(tap, depth, how, params(lr=fits[tap].lr, weight_decay=fits[tap].weight_decay))] = fits[tap].probe
+        probe = stream.unstandardised(tap, fits[tap].probe)
+        found[Readout(tap, depth, how, params(lr=fits[tap].lr, weight_decay=fits[tap].weight_decay))] = probe
+    return found
+
+
+def _standards(stream: _Stream, order: Tensor) -> dict[Tap, tuple[Tensor, Tensor]]:
+    """The mean and standard deviation of every feature, the latter 1 where a feature does not vary.
+
+    In float64, and of distances to the first batch's mean: squares of a feature far from zero would leave no digits for it.
+    """
+    centre: dict[Tap, Tensor] = {}
+    sums: dict[Tap, Tensor] = {}
+    count = 0
+    for features, labels in stream.read(order):
+        for tap, x in features.items():
+            away = x.double() - centre.setdefault(tap, x.double().mean(0))
+            sums[tap] = sums.get(tap, 0) + torch.stack([away.sum(0), away.square().sum(0)])
+        count += len(labels)
+    found = {}
+    for tap, (shift, square) in sums.items():
+        spread = (square / count - (shift / count).square()).clamp(min=0).sqrt()
+        found[tap] = (centre[tap] + shift / count, torch.where(spread > 0, spread, 1))
     return found
 
 
@@ -115,9 +140,24 @@ class _Stream:
         self.subject, self.data, self.taps, self.held = subject, data, taps, held
         # What cannot be indexed comes in an order of its own.
         self.any_order = held is not None or source.indexable(data)
+        self.standards: dict[Tap, tuple[Tensor, Tensor]] = {}  # what features are reduced by as they are read
 
     def read(self, order: Tensor) -> Iterator[tuple[dict[Tap, Tensor], Tensor]]:
         """The samples of `order`, or all where that is not possible."""
+        for features, labels in self._read(order):
+            for tap, (mean, spread) in self.standards.items():
+                features[tap] = ((features[tap] - mean) / spread).to(features[tap].dtype)
+            yield features, labels
+
+    def unstandardised(self, tap: Tap, probe: probes.Probe) -> probes.Probe:
+        """A probe that reads features as they are: W ((a - m) / s) + b = (W / s) a + b - (W / s) m."""
+        if tap not in self.standards:
+            return probe
+        mean, spread = self.standards[tap]
+        weight = probe.weight / spread
+        return probes.Probe(weight, probe.bias - weight @ mean)
+
+    def _read(self, order: Tensor) -> Iterator[tuple[dict[Tap, Tensor], Tensor]]:
         if self.held is not None:
             for some in order.to(self.held.labels.device).split(512):
                 yield self.held.take(some)

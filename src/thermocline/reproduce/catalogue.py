@@ -141,4 +141,4 @@ def _identity(experiment: Experiment, claim: Claim) -> Hashable:
         arms.append((runs, table or ("" if runs else experiment.name), arm.where))
     quantity = claim.quantity
     rows = (quantity.measure, quantity.split, quantity.where, quantity.by, quantity.over)
-    return rows, claim.says, claim.bound, claim.margin, tuple(arms)
+    return rows, claim.says, claim.bound, claim.margin, claim.exact, tuple(arms)

@@ -15,14 +15,16 @@ _COLOURS = {verdict.HOLDS: "green", verdict.DIRECTION: "cyan", verdict.FAILS: "r
 
 
 def glance(studies: Sequence[Study]) -> RenderableType:
-    """Several of them, a line each."""
+    """Several of them, a line each, and what could not be read."""
+    from rich.console import Group
     from rich.table import Column, Table
     from rich.text import Text
 
     grid = Table(Column("experiment", no_wrap=True), "runs", "verdict")
     for study in studies:
         grid.add_row(Text(study.experiment.name), Text(wording.runs(study)), Text(study.line))
-    return grid
+    problems = dict.fromkeys(line for study in studies for line in study.found.problems)
+    return Group(grid, *(Text(f" not read: {line}", style="yellow") for line in problems))
 
 
 def terminal(study: Study) -> Group:
@@ -49,8 +51,9 @@ def terminal(study: Study) -> Group:
     said: list[RenderableType] = [grid]
     if experiment.why:
         said.append(Text(f" {verdict.ABSENT}: {experiment.why}"))
-    elif found.missing or found.lacks_table:
+    elif found.wanting:
         lacking = "; ".join([*wording.lacking(found), *(["computed rows"] if found.lacks_table else [])])
         said.append(Text(f" missing: {lacking}\n run it with: {experiment.command} ({experiment.cost.words})"))
+    said += [Text(f" stopped itself: {one.name}, {one.why}") for one in found.stopped]
     said += [Text(f" not read: {line}", style="yellow") for line in found.problems]
     return Group(*said)

@@ -14,7 +14,7 @@ from thermocline.reproduce.computed import COMPUTED
 from thermocline.reproduce.sources import COMPUTED as TABLE
 from thermocline.reproduce.sources import write_computed
 from thermocline.run import Progress
-from thermocline.spec import InputError, Run
+from thermocline.spec import Failure, InputError, Run
 
 
 def compute(experiment: Experiment, results: Path, *, device: str) -> str:
@@ -59,6 +59,12 @@ def _too_slow(experiment: Experiment, device: str) -> str:
 
 
 def follow(runs: dict[str, list[Run]], results: Path, *, jobs: int, device: str, data_dir: str | None) -> Iterator[Progress]:
-    """Carry the runs out, each in its own experiment's folder."""
+    """Carry the runs out, each in its own experiment's folder; the first error is raised last."""
+    failure = None
     for home, some in runs.items():
-        yield from run.follow_all(some, results / home, jobs=jobs, device=device, data_dir=data_dir)
+        try:
+            yield from run.follow_all(some, results / home, jobs=jobs, device=device, data_dir=data_dir)
+        except (InputError, Failure) as error:
+            failure = failure or error
+    if failure:
+        raise failure

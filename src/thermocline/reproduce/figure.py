@@ -72,8 +72,9 @@ def _curves(study: Study) -> Iterator[dict[str, Any]]:
 
 def _line(study: Study, curve: Curve, arm: Any) -> Iterator[dict[str, Any]]:
     found: dict[float, list[float]] = {}
+    needs = quantities.needs_learning(curve.quantity)  # then those that verdicts leave out are left out here too
     for source in study.found.sources:
-        if not quantities.belongs(source, arm):
+        if not quantities.belongs(source, arm) or (needs and not quantities.learned(source)):
             continue
         rows = quantities.select(source, curve.quantity, arm.where)
         if curve.x == "depth":

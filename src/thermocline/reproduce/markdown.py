@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from thermocline.experiments._claims import TEST_ACCURACY, TRAIN_ACCURACY, Claim
 from thermocline.reproduce import quantities, wording
 from thermocline.reproduce.figure import caption
-from thermocline.reproduce.study import Study, counted, unmeasured, words
+from thermocline.reproduce.study import Study, counted, words
 from thermocline.reproduce.verdict import ABSENT, RULE, WORDS, Finding
 
 HEADS = ("quantity", "claim", "published", "ours", "difference", "seeds", "verdict")
@@ -108,11 +108,12 @@ def _missing(study: Study) -> Iterator[str]:
     lines = [f"- {line}" for line in wording.lacking(found)]
     lines += [f"- {name}: begun, not finished" for name in found.unfinished]
     lines += ["- its computed rows"] if found.lacks_table else []
-    lines += [f"- {line}" for line in wording.unmeasured(unmeasured(study), experiment.runs)]
+    lines += [f"- {line}" for line in wording.unmeasured(study)]
     if lines and not experiment.why:
-        yield f"## What is missing\n\n`{experiment.command}` runs it ({experiment.cost.words}).\n\n" + "\n".join(lines)
+        how = [f"`{experiment.command}` runs it ({experiment.cost.words})."] if found.wanting else []
+        yield "\n\n".join(["## What is missing", *how, "\n".join(lines)])
     if found.stopped:
-        lines = [f"- `{name}`: {why}." for name, why in sorted(found.stopped.items())]
+        lines = [f"- `{one.name}`: {one.why}." for one in found.stopped]
         told = "They would again, so they are asked for only when their folders are removed."
         yield f"## What stopped itself\n\n{told}\n\n" + "\n".join(lines)
     if found.problems:
@@ -179,15 +180,18 @@ def overview(studies: Sequence[Study], *, notes: str = "", results: str = "../re
 
 
 def totals(studies: Sequence[Study]) -> str:
-    """How many claims have which verdict, each counted once."""
+    """How many claims of these experiments have which verdict, each counted once."""
     kinds = _kinds(studies)
     claims, closed = [*kinds[KINDS[0]], *kinds[KINDS[1]]], kinds[KINDS[2]]
     again = sum(len(study.findings) for study in studies) - len(claims) - len(closed)
-    return (
-        f"{len(claims)} claims in {len(studies)} experiments: {words(counted(claims))}. Beside them {len(closed)} follow from"
-        f" a formula and check the code as much as the papers ({words(counted(closed))}). Another {again} are about the same"
-        " quantity of the same runs as an earlier experiment's; they are shown as such, and counted there."
-    )
+    parts = [f"{len(claims)} claims in {len(studies)} experiments: {words(counted(claims))}."] if claims else []
+    if closed:
+        known = f"{len(closed)} follow from a formula and check the code as much as the papers ({words(counted(closed))})."
+        parts.append(f"Beside them {known}" if claims else known)
+    if again:
+        same = "about the same quantity of the same runs as an earlier experiment's; shown as such, and counted there."
+        parts.append(f"Another {again} {'are' if again > 1 else 'is'} {same}")
+    return " ".join(parts)
 
 
 def _by_kind(studies: Sequence[Study]) -> str:
@@ -201,10 +205,13 @@ def _by_kind(studies: Sequence[Study]) -> str:
 
 
 def _kinds(studies: Sequence[Study]) -> dict[str, list[Finding]]:
-    """Findings by what they are measured against."""
+    """Findings by what they are measured against, but for those of an earlier experiment among these."""
     kinds: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
-    for finding in itertools.chain.from_iterable(study.own for study in studies):
-        kinds[_kind(finding.claim)].append(finding)
+    names = {study.experiment.name for study in studies}
+    for study in studies:
+        for finding in study.findings:
+            if study.origin(finding) not in names:
+                kinds[_kind(finding.claim)].append(finding)
     return kinds
 
 
@@ -220,7 +227,7 @@ def _glance(study: Study, results: str) -> tuple[str, ...]:
 
 def _link(study: Study, results: str) -> str:
     name = study.experiment.name
-    return f"[{name}]({results}/{name}/README.md)" if study.found.sources else name
+    return f"[{name}]({results}/{name}/README.md)" if study.found.begun else name
 
 
 def _lines(study: Study, results: str) -> Iterator[tuple[str, ...]]:
@@ -236,9 +243,8 @@ def _not_run(study: Study) -> str:
         return ""
     experiment = study.experiment
     names = {f.claim.quantity.name for f in absent}
-    gaps = wording.unmeasured([gap for gap in unmeasured(study) if gap.quantity in names], experiment.runs)
-    missing = study.found.missing or study.found.lacks_table
-    how = (f" `{experiment.command}` runs it." if missing else "") + "".join(
+    gaps = wording.unmeasured(study, of=names)
+    how = (f" `{experiment.command}` runs it." if study.found.wanting else "") + "".join(
         f" Of the runs that are there, {gap}." for gap in gaps
     )
     why = f": {study.why}." if study.why else "."

@@ -13,10 +13,10 @@ from thermocline.reproduce.study import Study, study
 
 
 def write(studies: Sequence[Study], results: Path) -> Path:
-    """The page and figure of each study that has rows, or had, and the page of all experiments; returns its place."""
+    """The page and figure of each study that has runs, or had, and the page of all experiments; returns its place."""
     for one in studies:
         folder = results / one.experiment.name
-        if not one.found.sources and not (folder / "README.md").exists():
+        if not one.found.begun and not (folder / "README.md").exists():
             continue
         folder.mkdir(parents=True, exist_ok=True)
         drawn = figure.svg(one)

@@ -10,7 +10,7 @@ from typing import Any
 
 from thermocline.experiments._claims import TRAIN_ACCURACY, Arm, Quantity
 from thermocline.report import facts
-from thermocline.reproduce.sources import Source
+from thermocline.reproduce.sources import Source, Stopped
 
 Rows = list[dict[str, Any]]
 
@@ -29,7 +29,7 @@ def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def belongs(source: Source, arm: Arm) -> bool:
+def belongs(source: Source | Stopped, arm: Arm) -> bool:
     """Whether a run is one of an arm's; computed rows, which have no settings, belong to arms that ask for none."""
     return all(path in source.settings and source.settings[path] == wanted for path, wanted in arm.settings.items()) and (
         bool(source.settings) or not arm.settings
@@ -116,7 +116,8 @@ def _last_layer(rows: Rows, quantity: Quantity) -> float:
 
 def _early_drop(rows: Rows, quantity: Quantity) -> float | None:
     by_layer = [row["value"] for row in _at(rows, -1)]
-    return (max(by_layer) - by_layer[-2]) / max(by_layer) if len(by_layer) > 1 and max(by_layer) else None
+    sound = len(by_layer) > 1 and all(map(math.isfinite, by_layer)) and max(by_layer)
+    return (max(by_layer) - by_layer[-2]) / max(by_layer) if sound else None
 
 
 _REDUCTIONS: dict[str, Callable[[Rows, Quantity], float | None]] = {

@@ -39,6 +39,16 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """A run that stopped itself, and why."""
+
+    name: str
+    seed: int
+    settings: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True)
 class Found:
     """What a results folder holds of an experiment, what it lacks, and what in it cannot be read.
 
@@ -47,11 +57,21 @@ class Found:
 
     sources: tuple[Source, ...]
     missing: tuple[Run, ...]
-    stopped: Mapping[str, str]
+    stopped: tuple[Stopped, ...]
     unfinished: tuple[str, ...]
     others: tuple[str, ...]
     problems: tuple[str, ...]
     lacks_table: bool = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything came to an end, which there is a page of."""
+        return bool(self.sources or self.stopped)
+
+    @property
+    def wanting(self) -> bool:
+        """Whether running it would add something."""
+        return bool(self.missing or self.lacks_table)
 
 
 class Shelf:
@@ -65,7 +85,7 @@ class Shelf:
         """The runs of an experiment, from its own folder and from those of experiments it shares runs with."""
         wanted = {family(run) for run in experiment.runs}
         sources, others, unfinished, problems = [], [], [], []
-        stopped: dict[str, str] = {}
+        stopped: dict[str, Stopped] = {}
         own = self.results / experiment.name
         for folder in dict.fromkeys([own, *(self.results / home(run) for run in experiment.runs)]):
             for loaded in map(self._load, self._directories(folder)):
@@ -74,7 +94,7 @@ class Shelf:
                 elif family(loaded.spec) not in wanted:
                     others += [loaded.name] if folder == own else []
                 elif why := record.stopped(loaded.path):
-                    stopped[loaded.spec.name] = why
+                    stopped[loaded.spec.name] = Stopped(loaded.spec.name, loaded.spec.seed, dict(spec.leaves(loaded.spec)), why)
                 elif not loaded.finished:
                     unfinished.append(loaded.name)
                 elif not any(source.name == loaded.spec.name for source in sources):
@@ -85,13 +105,15 @@ class Shelf:
         sources = sorted(sources, key=lambda one: (one.settings["train.temperature"], one.seed, one.name)) + tables
         lacks_table = bool(experiment.computed) and not tables
         problems += trouble
-        return Found(tuple(sources), tuple(missing), stopped, tuple(unfinished), tuple(others), tuple(problems), lacks_table)
+        idle = tuple(stopped[name] for name in sorted(stopped))
+        return Found(tuple(sources), tuple(missing), idle, tuple(unfinished), tuple(others), tuple(problems), lacks_table)
 
-    def count(self, experiment: Experiment) -> tuple[int, int]:
-        """How many runs of an experiment are there, and how many it has; only names are looked at."""
-        names = [self.results / home(run) / run.name / "rows.parquet" for run in experiment.runs]
-        tables = [self.results / experiment.table / COMPUTED] if experiment.computed else []
-        return sum(file.exists() for file in names + tables), len(names) + len(tables)
+    def count(self, experiment: Experiment) -> tuple[int, int, int]:
+        """How many runs of an experiment are there, how many stopped themselves, and how many it has; no rows are read."""
+        runs = [self.results / home(run) / run.name for run in experiment.runs]
+        tables = [self.results / experiment.table] if experiment.computed else []
+        there = sum((folder / COMPUTED).exists() for folder in runs + tables)
+        return there, sum(bool(record.stopped(folder)) for folder in runs), len(runs) + len(tables)
 
     def _directories(self, folder: Path) -> list[Path]:
         if not folder.is_dir():

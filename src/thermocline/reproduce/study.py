@@ -10,7 +10,7 @@ from typing import Literal
 from thermocline.experiments._claims import TRAIN_ACCURACY, Arm, Quantity
 from thermocline.reproduce import catalogue, quantities, verdict
 from thermocline.reproduce.catalogue import Experiment
-from thermocline.reproduce.sources import Found, Shelf, Source
+from thermocline.reproduce.sources import Found, Shelf, Source, Stopped
 from thermocline.reproduce.verdict import Finding
 
 Reason = Literal["did not learn", "before the measure", "not finite"]
@@ -55,11 +55,15 @@ class Study:
         """Why it was not run, where it was not."""
         if self.experiment.why:
             return self.experiment.why
-        if not self.found.sources:
+        if not self.found.begun:
             return f"it needs a GPU ({self.experiment.cost.words})" if self.experiment.cost.gpu else "nobody has run it yet"
-        if {finding.verdict.word for finding in self.findings} == {verdict.ABSENT}:
-            return f"{len(self.found.missing)} of its {len(self.experiment.runs)} runs are missing"
-        return ""
+        if {finding.verdict.word for finding in self.findings} != {verdict.ABSENT}:
+            return ""
+        if missing := len(self.found.missing):
+            return f"{missing} of its {len(self.experiment.runs)} runs are missing"
+        if not self.found.sources:
+            return f"its runs stopped themselves, all {len(self.found.stopped)} of them"
+        return "its runs were made before its measures"
 
 
 @dataclass(frozen=True)
@@ -122,13 +126,14 @@ def study(experiment: Experiment, shelf: Shelf) -> Study:
         finding = verdict.judge(claim, values)
         if needs:
             reached = [quantities.reached(able, TRAIN_ACCURACY, arm) for arm in claim.arms]
-            idle = [arm.label for arm in claim.arms if _any(arm, found.sources) and not _any(arm, able)]
-            finding = verdict.beside(finding, reached, idle=idle)
+            idle = [arm.label for arm in claim.arms if not _any(arm, able)]
+            tried = all(_any(arm, [*found.sources, *found.stopped]) for arm in claim.arms)
+            finding = verdict.beside(finding, reached, idle=idle if tried else [])
         findings.append(finding)
     return Study(experiment, found, tuple(findings))
 
 
-def _any(arm: Arm, sources: Iterable[Source]) -> bool:
+def _any(arm: Arm, sources: Iterable[Source | Stopped]) -> bool:
     return any(quantities.belongs(source, arm) for source in sources)
 
 

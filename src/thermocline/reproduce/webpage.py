@@ -30,8 +30,7 @@ def write(studies: Sequence[Study], path: Path, *, results: Path) -> Path:
     places = {one.experiment.name: f"study-{i}" for i, one in enumerate(studies)}
     context: dict[str, Any] = {
         "title": studies[0].experiment.name if len(studies) == 1 else "What holds",
-        "subtitle": f"{sum(len(one.own) for one in studies)} claims in {len(studies)} experiment"
-        + ("s" if len(studies) > 1 else ""),
+        "subtitle": studies[0].line if len(studies) == 1 else f"{len(studies)} experiments",
         "lede": LEDE,
         "totals": markdown.totals(studies),
         "short": _items(output.notes(results), places),
@@ -51,10 +50,11 @@ def _shown(study: Study, places: Mapping[str, str], results: Path) -> dict[str, 
     return {
         "id": places[experiment.name], "name": experiment.name, "says": experiment.says,
         "more": " ".join(experiment.more.split()), "summary": study.line, "why": study.why,
-        "command": "" if experiment.why else experiment.command,
+        "command": experiment.command if study.found.wanting and not experiment.why else "",
         "runs": wording.runs(study), "caption": figure.caption(study),
         "lines": [_line(study, finding) for finding in study.findings if finding.verdict.word != verdict.ABSENT],
         "lacking": [f"{claimed}: {'; '.join(names)}" for claimed, names in markdown.lacking(study).items()],
+        "stopped": [f"{one.name}: {one.why}." for one in study.found.stopped], "problems": study.found.problems,
         "figure": base64.b64encode(drawn.encode()).decode() if drawn else "",
         "notes": _items(output.notes(results / experiment.name), places),
     }  # fmt: skip

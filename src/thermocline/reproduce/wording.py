@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from thermocline import spec
 from thermocline.experiments._claims import Claim, Quantity
 from thermocline.reproduce.sources import Found, Source
-from thermocline.reproduce.study import Study, Unmeasured
+from thermocline.reproduce.study import Study
+from thermocline.reproduce.study import unmeasured as gaps_of
 from thermocline.reproduce.verdict import SEEDS, Finding, Interval, interval
-from thermocline.spec import Run
 
 DASH = "–"
 COPIES = {  # what a fingerprint of images and labels stands for, where it is known
@@ -108,7 +108,7 @@ def runs(study: Study) -> str:
     """How many of its runs are there, how many stopped themselves, and how many are of other seeds."""
     found, asked = study.found, study.experiment.runs
     total = len(asked) + bool(study.experiment.computed)
-    idle = sum(run.name in found.stopped for run in asked)
+    idle = len({run.name for run in asked} & {one.name for one in found.stopped})
     there = total - len(found.missing) - found.lacks_table - idle
     more = sum(bool(source.settings) for source in found.sources) - (there - (total - len(asked) - found.lacks_table))
     told = [f"{there} of {total}", *([f"{idle} stopped"] if idle else []), *([f"{more} more"] if more else [])]
@@ -168,10 +168,14 @@ def _setting(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def unmeasured(found: Iterable[Unmeasured], runs: Sequence[Run]) -> list[str]:
-    """Which finished runs have no number, quantities with the same gap together, and which seeds would have one."""
+def unmeasured(study: Study, *, of: Collection[str] = ()) -> list[str]:
+    """Which finished runs have no number (of some quantities, or all), those with the same gap together, and what would."""
     gaps: dict[tuple[tuple[int, ...], str], dict[str, list[str]]] = {}
-    for one in found:
+    there = (*study.experiment.runs, *study.found.sources, *study.found.stopped)
+    known = 1 + max((one.seed for one in there), default=-1)
+    for one in gaps_of(study):
+        if of and one.quantity not in of:
+            continue
         arms = gaps.setdefault((one.seeds, one.why), {}).setdefault(one.quantity, [])
         arms += [] if one.arm in arms else [one.arm]
     lines = []
@@ -185,8 +189,7 @@ def unmeasured(found: Iterable[Unmeasured], runs: Sequence[Run]) -> list[str]:
             "did not learn": "did not learn", "before the measure": f"{'were' if many else 'was'} made before this measure",
             "not finite": f"{'have' if many else 'has'} no finite value",
         }[reason]  # fmt: skip
-        enough = 1 + max(run.seed for run in runs) + len(numbers)
-        lines.append(f"{what}: {_seeds(numbers)} {why}; `--seeds {enough}` adds others")
+        lines.append(f"{what}: {_seeds(numbers)} {why}; `--seeds {known + len(numbers)}` adds others")
     return lines
 
 

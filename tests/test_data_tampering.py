@@ -119,8 +119,8 @@ def test_impossible_tampering_is_refused(options: dict[str, float], expected: st
 
 def test_a_run_tampers_with_the_training_split_of_its_own_set_only() -> None:
     wanted = spec.Data("runes", classes=4, train=80, test=20, ood=("digits",), imbalance=4, label_noise=0.25)
-    there = run._load(wanted, torch.device("cpu"), None)
-    plain = run._load(spec.Data("runes", classes=4, train=80, test=20, ood=("digits",)), torch.device("cpu"), None)
+    there = run.one._load(wanted, torch.device("cpu"), None)
+    plain = run.one._load(spec.Data("runes", classes=4, train=80, test=20, ood=("digits",)), torch.device("cpu"), None)
     assert len(there["train"]) == 20 + 13 + 8 + 5
     assert there["test"].fingerprint() == plain["test"].fingerprint()
     assert there["train"].fingerprint() != plain["train"].fingerprint()

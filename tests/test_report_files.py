@@ -177,7 +177,7 @@ def test_a_best_layer_that_differs_by_seed_is_said_and_never_the_last(tmp_path, 
         assert "Take earlier features" not in found
     else:
         assert found["Take earlier features"].startswith(
-            "Probes of digits lose 20 % of their best accuracy by the last layer, 23 % by the one before: take features from"
+            "Probes of digits lose 20 % of their best accuracy by the last layer, 35 % by the one before: take features from"
             " layer 2 (layers.2), the best on average though in at least one seed another is, where they reach 65 % on the test"
         )
 

@@ -6,9 +6,11 @@ import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 from thermocline import record, run, spec
 from thermocline.experiments import _claims, _runes, compression
@@ -28,6 +30,7 @@ from thermocline.reproduce import (
     webpage,
     wording,
 )
+from thermocline.reproduce.console import glance, terminal
 from thermocline.reproduce.output import write
 from thermocline.reproduce.verdict import ABSENT, DIRECTION, HOLDS, UNDECIDED
 from thermocline.spec import Data, Net, Run, Train
@@ -109,6 +112,48 @@ def test_a_run_that_stopped_itself_is_an_outcome(tmp_path: Path) -> None:
     assert not continuing.missing(TABLE, tmp_path, seeds=0), "it would stop again"
     fill(tmp_path, catalogue.seeded(TABLE.runs, 4)[6:])
     assert wording.runs(study(TABLE, Shelf(tmp_path))) == "5 of 6, 1 stopped, 2 more"
+    assert Shelf(tmp_path).count(TABLE) == (5, 1, 6)
+
+
+def stop(folder: Path, what: Run) -> None:
+    with record.open_run(folder / what.name, what) as log:
+        log.describe({"stopped": "it has not begun to learn"})
+
+
+def printed(shown: Any) -> str:
+    console = Console(width=200, no_color=True)
+    with console.capture() as text:
+        console.print(shown)
+    return text.get()
+
+
+def test_an_arm_of_runs_that_all_stopped_was_tried(tmp_path: Path) -> None:
+    hot = [what for what in TABLE.runs if what.train.temperature > 1]
+    for what in hot:
+        stop(tmp_path / TABLE.name, what)
+    assert study(TABLE, Shelf(tmp_path)).line == "not run here: 3 of its 6 runs are missing"
+    fill(tmp_path, [what for what in TABLE.runs if what not in hot])
+    found = study(TABLE, Shelf(tmp_path))
+    assert {finding.verdict.why for finding in found.findings} == {"no net of T = 100 learned"}
+    for text in (printed(terminal(found)), webpage.write([found], tmp_path / "a.html", results=tmp_path).read_text()):
+        assert "it has not begun to learn" in text
+        assert "runs it" not in text
+    for what in TABLE.runs:
+        shutil.rmtree(tmp_path / TABLE.name / what.name)
+        stop(tmp_path / TABLE.name, what)
+    found = study(TABLE, Shelf(tmp_path))
+    assert {finding.verdict.word for finding in found.findings} == {UNDECIDED}
+    write([found], tmp_path)
+    assert "What stopped itself" in (tmp_path / TABLE.name / "README.md").read_text()
+
+
+def test_runs_made_before_a_measure_are_not_missing(tmp_path: Path) -> None:
+    fill(tmp_path, catalogue.seeded(TABLE.runs, 5))
+    found = study(catalogue.load("figure2"), Shelf(tmp_path))
+    assert found.line == "not run here: its runs were made before its measures"
+    page = markdown.page(found, figure=False)
+    assert "runs it" not in page
+    assert "`--seeds 10` adds others" in page, "five seeds are there"
 
 
 def accuracies(begin: float, end: float) -> dict[int, list[Row]]:
@@ -164,6 +209,7 @@ def test_folders_that_are_no_runs_are_named_and_skipped(tmp_path: Path) -> None:
     assert "torn/rows.parquet is damaged" in page
     assert "in no claim here: `cifar100-resnet18-T10-s0" in page
     assert str(tmp_path) not in page
+    assert "holiday is not a run directory" in printed(glance([one, one]))
 
 
 def test_rows_that_leave_the_number_open_are_an_error(tmp_path: Path) -> None:
@@ -405,6 +451,30 @@ def test_a_band_is_over_seeds_not_over_layers(tmp_path: Path) -> None:
     assert drawn is not None
     assert "stable_rank: 15" in drawn
     assert "stable_rank: 10" not in drawn
+
+
+def test_a_curve_leaves_out_the_nets_that_verdicts_do(tmp_path: Path) -> None:
+    for what in TABLE.runs:
+        lazy = what.train.temperature > 1 and what.seed == 1
+        steps = accuracies(0.01, 0.02 if lazy else 1.0)
+        for rows in steps.values():
+            rows += [Row("train", f"{i}", i, "flatten", "stable_rank", "", 99.0 if lazy else 10.0 * i) for i in (1, 2)]
+        record_run(tmp_path / TABLE.name, what, steps)
+    by_layer = Curve("by layer", Quantity("stable rank", "stable_rank"), "depth", _claims.COLD_HOT)
+    drawn = figure.svg(study(dataclasses.replace(TABLE, curves=(by_layer,)), Shelf(tmp_path)))
+    assert drawn is not None
+    assert "stable_rank: 10" in drawn
+    assert "stable_rank: 39" not in drawn
+
+
+def test_one_home_that_fails_leaves_the_others_to_be_run(tmp_path: Path) -> None:
+    base = spec.parse(
+        Run(), ["data.classes=5", "data.train=100", "data.test=50", "net.width=16", "train.epochs=1", "train.batch=50"]
+    )
+    homes = {"a": [spec.replace(base, {"train.lr": 1e30})], "b": [base]}
+    with pytest.raises(spec.Failure, match="try a smaller"):
+        list(continuing.follow(homes, tmp_path, jobs=1, device="cpu", data_dir=None))
+    assert record.load_run(tmp_path / "b" / base.name).finished
 
 
 def test_a_page_whose_rows_are_gone_says_so(tmp_path: Path) -> None:

@@ -53,6 +53,17 @@ def test_a_direction_alone_needs_no_size() -> None:
     assert word(claim, by_seed(1, 2, 3), by_seed(3, 2, 1.5)) == UNDECIDED
 
 
+def test_a_direction_may_have_a_least_size() -> None:
+    claim = Claim(RANK, "falls", ARMS, margin=1.0)
+    assert judge(claim, [by_seed(100, 100, 100), by_seed(99, 99, 99)]).verdict.why.startswith(
+        "the difference is no more than 1"
+    )
+    assert word(claim, by_seed(100, 100, 100), by_seed(99, 99, 99)) == FAILS
+    assert word(claim, by_seed(100, 100, 100), by_seed(97, 97, 98)) == HOLDS
+    told = judge(claim, [by_seed(100, 100, 100), by_seed(95, 98, 99)]).verdict
+    assert (told.word, told.why.startswith("the interval includes 1;")) == (UNDECIDED, True)
+
+
 def test_stays_equals_and_bounds() -> None:
     stays = Claim(RANK, "stays", ARMS, (9, 9), margin=1)
     assert word(stays, by_seed(9, 9, 9), by_seed(9, 9, 9)) == HOLDS

@@ -73,7 +73,7 @@ def test_provenance_says_how_the_rows_came_about(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seconds", [0.0, 30.0])
 def test_an_interrupted_run_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Resuming from checkpoints between snapshots (saved at every chance) and at them (saved rarely)."""
-    monkeypatch.setattr(run, "SAVE_SECONDS", seconds)
+    monkeypatch.setattr(run.one, "SAVE_SECONDS", seconds)
     whole = run.run(TINY, tmp_path / "whole", device="cpu")
     steps = []
     for attempt in range(9):
@@ -291,6 +291,10 @@ def test_why_a_run_stopped_itself_is_kept(tmp_path: Path) -> None:
     with pytest.raises(spec.Failure, match="try a smaller train.lr") as error:
         run.run(what, tmp_path / "run")
     assert record.stopped(tmp_path / "run") == str(error.value)
+    again = run.follow(what, tmp_path / "run")
+    next(event for event in again if event.phase == "training")
+    again.close()
+    assert not record.stopped(tmp_path / "run"), "it goes on"
     assert not record.stopped(tmp_path / "elsewhere")
     assert not record.stopped(run.run(TINY, tmp_path / "fine"))
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LOCK = ".thermocline-lock"
 RANK = {"of": "covariance", "rtol": 1e-3}  # the convention of the rank that is put first [masarczyk2023tunnel]
 
 
@@ -127,17 +128,23 @@ class Record:
         write(self.path / "rows.parquet", parquet(table(self.run, sorted(self._rows.items()))))
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Raise where a run directory cannot be: a folder that holds other things."""
+    path = Path(path)
+    if path.is_dir() and not (path / "spec.json").exists():
+        strangers = sorted(p.name for p in path.iterdir() if p.name != LOCK and p.suffix != ".draft")
+        if strangers:
+            raise InputError(f"{path} holds {strangers[0]!r} and no spec.json: not a run directory; choose an empty one")
+
+
 @contextlib.contextmanager
 def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
     """Create or reopen the directory of a run, locked against every other process."""
-    path, lock = Path(path), ".thermocline-lock"
+    path = Path(path)
     with _writing(path):
         path.mkdir(parents=True, exist_ok=True)
-        if not (path / "spec.json").exists():
-            strangers = sorted(p.name for p in path.iterdir() if p.name != lock and p.suffix != ".draft")
-            if strangers:
-                raise InputError(f"{path} holds {strangers[0]!r} and no spec.json: not a run directory; choose an empty one")
-        held = open(path / lock, "a")  # noqa: SIM115  closed below
+        check_place(path)
+        held = open(path / LOCK, "a")  # noqa: SIM115  closed below
     with held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -53,6 +53,11 @@ class Split:
         """Where the images are."""
         return self.images.device
 
+    @property
+    def guessing(self) -> float:
+        """The share of samples that always naming the most frequent class gets right."""
+        return float(self.labels.bincount().max()) / len(self)
+
     def take(
         self,
         indices: Int[Tensor, "b"],

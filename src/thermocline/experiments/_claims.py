@@ -47,7 +47,8 @@ class Claim:
     """What is said of a quantity: how it moves from the first arm to the second, or what bounds or equals it in one.
 
     `published` are the numbers of the arms; `derived` says that they are ours, not the paper's. `margin` is what "stays" and
-    "equals" forgive; `bound` goes with "at least" and "at most". What is `exact` must be true of every seed; one is enough.
+    "equals" forgive, and what a difference must exceed where only its direction is claimed; `bound` goes with "at least" and
+    "at most". What is `exact` must be true of every seed; one is enough.
     """
 
     quantity: Quantity

@@ -113,9 +113,10 @@ def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
             yield "calm", "No one layer is better", f"{said}{why}."
             continue
         best = ", the best on average though in at least one seed another is" if differ else ""
-        kept = means[sorted(means)[-2]] / means[layer]  # logits of few classes lose other data by being few
+        early = group.estimate(lambda one, name=name: _early_drop(one, name))  # logits of few classes lose by being few
+        before = f", {_percent(early.mean)} by the one before" if early else ""
         take = f"take features from layer {layer}{_name(group, name, layer)}{best}, where they reach {_percent(means[layer])}"
-        yield "warn", "Take earlier features", f"{said}, {_percent(1 - kept)} by the one before: {take} {CHOSEN}."
+        yield "warn", "Take earlier features", f"{said}{before}: {take} {CHOSEN}."
 
 
 def _rank(group: Group) -> Iterator[tuple[str, str, str]]:
@@ -157,6 +158,12 @@ def _means(members: Iterable[Summary], name: str) -> dict[int, float]:
         for depth, _, accuracy in one.probes.get(name, ()):
             layers.setdefault(depth, []).append(accuracy)
     return {depth: sum(values) / len(values) for depth, values in layers.items()}
+
+
+def _early_drop(one: Summary, name: str) -> float | None:
+    """What of the best layer's accuracy the layer before the last has lost."""
+    by_layer = [accuracy for _, _, accuracy in sorted(one.probes.get(name, ()))]
+    return 1 - by_layer[-2] / max(by_layer) if len(by_layer) > 1 and max(by_layer) else None
 
 
 def _name(group: Group, name: str, depth: int) -> str:

@@ -66,11 +66,13 @@ class Summary:
     brier: dict[str, float]
     overconfidence: float | None
     softening: float | None
+    guessing: float | None = None  # what always naming the most frequent class gets right, where it is known
 
     @property
     def learned(self) -> bool:
         """Whether there is something to judge; where accuracy or the number of classes is not known, it is taken to be so."""
-        return self.train_accuracy is None or not self.classes or learned(self.train_accuracy, guessing=1 / self.classes)
+        guessing = self.guessing or (1 / self.classes if self.classes else None)
+        return self.train_accuracy is None or guessing is None or learned(self.train_accuracy, guessing=guessing)
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,7 @@ def _summary(run: Loaded) -> Summary:
     step = max(run.rows["step"].to_pylist(), default=None)
     return Summary(
         name=run.name, key=run.spec.key, data=run.spec.data.name, net=run.spec.net.name,
+        guessing=run.provenance.get("guessing"),
         temperature=run.spec.train.temperature, seed=run.spec.seed, finished=run.finished, step=step,
         settings=settings, classes=run.spec.data.classes or logits or None, layers=layers,
         train_accuracy=_value(run, "accuracy", split="train"),

@@ -56,9 +56,9 @@ def needs_learning(quantity: Quantity) -> bool:
 
 
 def learned(source: Source) -> bool:
-    """Whether a run ended with several times as many of its training images right as it began with, which is guessing."""
+    """Whether a run ended with several times as many training images right as guessing gets, or where older runs began."""
     rows = select(source, TRAIN_ACCURACY)
-    return len(rows) < 2 or facts.learned(rows[-1]["value"], guessing=rows[0]["value"])
+    return len(rows) < 2 or facts.learned(rows[-1]["value"], guessing=source.provenance.get("guessing", rows[0]["value"]))
 
 
 def select(source: Source, quantity: Quantity, more: Iterable[str] = ()) -> Rows:

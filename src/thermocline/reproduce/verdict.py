@@ -27,7 +27,9 @@ RULE = (
     "**Does not hold**: the interval lies on the other side of 0, or wholly below a tenth of the published difference.",
     "**Undecided**: anything else, and everything with fewer than three shared seeds.",
     "Printed numbers that differ by no more than the margin are taken to say that something stays.",
-    "Where only a direction is claimed, excluding 0 is enough to hold. That something stays, or equals a number, holds when the"
+    "Where only a direction is claimed, excluding 0 is enough to hold; of ranks counted in other ways than table 1 does,"
+    " excluding a change of one, which the direction that all classes share can make.",
+    "That something stays, or equals a number, holds when the"
     " interval lies within the margin and does not when it lies outside; that it keeps to a bound holds when the interval"
     " over seeds does, and does not when the interval lies beyond. What is exact must be true of every seed: one that is"
     " outside is enough for it not to hold.",
@@ -148,19 +150,22 @@ def _moves(claim: Claim, d: Interval) -> Verdict:
     if claim.says == "falls":
         d = Interval(-d.mean, -d.high, -d.low, d.count)
     size = abs(claim.published[1] - claim.published[0]) if claim.published else 0.0
+    least = claim.margin or 0.0
     known = f"the {'derived' if claim.derived else 'published'} difference"
     if d.high <= 0:
         return Verdict(FAILS, "there is no difference" if d.low == d.high == 0 else "the difference is the other way")
+    if d.high <= least:
+        return Verdict(FAILS, f"the difference is no more than {least:.3g}")
     if d.high < size / 10:
         return Verdict(FAILS, f"below a tenth of {known}")
-    if d.low > 0:
+    if d.low > least:
         if d.mean >= size / 2:
             odds = "" if claim.exact else _chance(d)
             return Verdict(HOLDS, f"{100 * d.mean / size:.0f} % of {known}" if size else f"the direction is clear{odds}")
         return Verdict(DIRECTION, f"{100 * d.mean / size:.0f} % of {known}")
     so_far = ", and so far it is the other way" if d.mean < 0 else ""
     small = f"; it excludes half {known}" if d.high < size / 2 else ""
-    return Verdict(UNDECIDED, f"the interval includes 0{so_far}{small}; {_more(d, 0.0)}")
+    return Verdict(UNDECIDED, f"the interval includes {least:.3g}{so_far}{small}; {_more(d, least)}")
 
 
 def _chance(d: Interval) -> str:

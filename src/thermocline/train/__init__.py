@@ -107,8 +107,7 @@ class _Watch:
 
     def __init__(self, step: Step) -> None:
         self.step, self.train, self.state, self.losses = step, step.train, step.state, list[Tensor]()
-        labels, train = step.split.labels, step.train
-        self.guessing = float(labels.bincount().max()) / len(labels)
+        train, self.guessing = step.train, step.split.guessing
         patience = max(train.epochs // 4, 5) if train.patience is None else train.patience
         # Steps and hits are counted from the first step, whatever was interrupted: a resumed run is judged as any other.
         self.judgement = patience * step.per_epoch

@@ -19,6 +19,7 @@ CLAIMS = [
             ),
             "falls",
             _claims.COLD_HOT,
+            margin=1.0,
         )
         for rtol in RTOLS
     ),
@@ -27,11 +28,14 @@ CLAIMS = [
             Quantity(f"rank, {label}", "rank_by_samples", where=("of=covariance", "rtol=0.001", word), shown=".1f"),
             "falls",
             _claims.COLD_HOT,
+            margin=1.0,
         )
         for label, word in (("500 samples", "n=500"), ("8000 samples", "n=8000"), ("a long tail of classes", "balance=tail100"))
     ),
     Claim(Quantity("entropy rank", "entropy_rank", by="last layer", shown=".1f"), "falls", _claims.COLD_HOT),
     Claim(Quantity("stable rank", "stable_rank", by="last layer", shown=".1f"), "falls", _claims.COLD_HOT),
-    Claim(Quantity("functional rank", "functional_rank", where=("keep=0.99",), shown=".1f"), "falls", _claims.COLD_HOT),
+    Claim(
+        Quantity("functional rank", "functional_rank", where=("keep=0.99",), shown=".1f"), "falls", _claims.COLD_HOT, margin=1.0
+    ),
 ]
 COST = _claims.Cost("the runs of table1/cifar100-resnet18", gpu=True)

@@ -1,22 +1,14 @@
-"""One run, many runs: the one line that composes the stages. Resumable; a finished run is not run again.
-
-`follow` and `follow_all` are generators of `Progress`, so that whoever drives them decides what to show;
-`run` and `sweep` drive them silently.
-"""
+"""One run: data, net, training, snapshots, rows. Resumable; a finished run is not run again."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
-import selectors
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,30 +34,6 @@ class Progress:
     note: str = ""
 
 
-def run(
-    what: spec.Run, directory: str | os.PathLike[str] | None = None, *, device: str = "auto", data_dir: str | None = None
-) -> Path:
-    """Carry out a run in its directory (default: runs/NAME), or what is left of it, and return the directory."""
-    for _ in follow(what, directory, device=device, data_dir=data_dir):
-        pass
-    return _directory(what, directory)
-
-
-def sweep(
-    runs: Iterable[spec.Run],
-    store: str | os.PathLike[str] = "runs",
-    *,
-    jobs: int = 1,
-    device: str = "auto",
-    data_dir: str | None = None,
-) -> list[Path]:
-    """Carry out several runs, `jobs` of them side by side in processes of their own, and return their directories."""
-    runs = list(runs)
-    for _ in follow_all(runs, store, jobs=jobs, device=device, data_dir=data_dir):
-        pass
-    return [Path(store) / what.name for what in runs]
-
-
 def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) -> None:
     """Raise unless every name in the spec is known and the device is there: seconds before, not hours into, a run."""
     nets.check(what.net)
@@ -89,7 +57,8 @@ def follow(
     check(what, device=device, data_dir=data_dir)
     began, tell = time.monotonic(), functools.partial(Progress, what.name)
     team, place = Team.join(check_device(device))
-    directory = _directory(what, directory)
+    directory = place_of(what, directory)
+    record.check_place(directory)
     fresh = not (directory / "spec.json").exists()
     ready = functools.cache(functools.partial(_prepare, what, team, place, data_dir))
     with _memory_said(what):
@@ -230,129 +199,6 @@ def _resume(log: record.Record | _Listener, state: train.State, snapshots: list[
         state.restore(step, tensors)
 
 
-def follow_all(
-    runs: Iterable[spec.Run],
-    store: str | os.PathLike[str] = "runs",
-    *,
-    jobs: int = 1,
-    device: str = "auto",
-    data_dir: str | None = None,
-) -> Iterator[Progress]:
-    """Carry out several runs, yielding where each stands. One that fails stops itself alone; the first error is raised last.
-
-    Under `torchrun` a failure ends them all: processes that no longer do the same would sum what does not belong together.
-    """
-    runs = list({what.key: what for what in runs}.values())
-    for what in runs:
-        check(what, device=device, data_dir=data_dir)
-    options = {"store": os.fspath(store), "device": device, "data_dir": data_dir}
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        if jobs > 1:
-            raise InputError("under torchrun the processes share each run; leave out --jobs")
-        for what in runs:
-            yield from follow(what, Path(store) / what.name, device=device, data_dir=data_dir)
-        return
-    if jobs > 1 and len(runs) > 1:
-        stream = _side_by_side(runs, jobs, options)
-    else:
-        stream = (event for what in runs for event in _attempt(what, **options))
-    failure: Exception | None = None
-    for event in stream:
-        if isinstance(event, Exception):
-            failure = failure or event
-        else:
-            yield event
-    if failure:
-        raise failure
-
-
-def _attempt(what: spec.Run, *, store: str, device: str, data_dir: str | None) -> Iterator[Progress | Exception]:
-    """A run's events, ending with its error as a value where it has one."""
-    try:
-        yield from follow(what, Path(store) / what.name, device=device, data_dir=data_dir)
-    except (InputError, spec.Failure) as error:
-        yield from _failed(what, error)
-
-
-def _failed(what: spec.Run, error: Exception) -> Iterator[Progress | Exception]:
-    yield Progress(what.name, "failed", note=str(error))
-    yield (InputError if isinstance(error, InputError) else spec.Failure)(f"{what.name}: {error}")
-
-
-def _side_by_side(runs: list[spec.Run], jobs: int, options: Mapping[str, Any]) -> Iterator[Progress | Exception]:
-    """Each run in a process of its own that reports a line of JSON an event, in no need of the caller's `__main__`."""
-    waiting, working = list(runs), selectors.DefaultSelector()
-    try:
-        while waiting or working.get_map():
-            while waiting and len(working.get_map()) < jobs:
-                what = waiting.pop(0)
-                process = _start(what, jobs, options)
-                working.register(process.stdout, selectors.EVENT_READ, (what, process))  # pyright: ignore[reportArgumentType]
-            for key, _ in working.select():
-                what, process = key.data
-                if line := process.stdout.readline():
-                    yield _decode(json.loads(line))
-                    continue
-                working.unregister(process.stdout)
-                process.stdout.close()
-                if process.wait():
-                    yield from _failed(what, spec.Failure(f"the process of {what.name} died, exit code {process.returncode}"))
-    finally:
-        for key in list(working.get_map().values()):
-            process = key.data[1]
-            process.terminate()
-            process.wait()
-            process.stdout.close()
-        working.close()
-
-
-def _start(what: spec.Run, jobs: int, options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
-    order = {
-        "run": spec.to_json(what),
-        "options": options,
-        "argv": sys.argv,
-        "threads": max(torch.get_num_threads() // jobs, 1),
-    }
-    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    # Unbuffered, or lines that `select` cannot see would wait in this process; a session of its own, so that Ctrl-C
-    # reaches this process alone, which then ends the others.
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", "from thermocline.run import work; work()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-    )
-    with process.stdin as stream:  # pyright: ignore[reportOptionalContextManager]
-        stream.write(json.dumps(order).encode())
-    return process
-
-
-def work() -> None:
-    """Carry out the run on standard input: what a process of a sweep does."""
-    order = json.load(sys.stdin)
-    sys.argv = order["argv"]
-    torch.set_num_threads(order["threads"])
-    events = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else is printed must not be taken for an event
-    try:
-        for event in _attempt(spec.from_json(order["run"]), **order["options"]):
-            print(json.dumps(_encode(event)), file=events)
-    except BrokenPipeError:
-        os._exit(1)  # the sweep is gone; what is done is on disk
-
-
-def _encode(event: Progress | Exception) -> dict[str, Any]:
-    return {"error": type(event).__name__, "message": str(event)} if isinstance(event, Exception) else asdict(event)
-
-
-def _decode(event: dict[str, Any]) -> Progress | Exception:
-    if "error" not in event:
-        return Progress(**event)
-    return (InputError if event["error"] == "InputError" else spec.Failure)(event["message"])
-
-
 def _load(wanted: spec.Data, device: torch.device, data_dir: str | None) -> Splits:
     places: Mapping[str, Any] = {"device": device, "data_dir": data_dir}
     harder = {"imbalance": wanted.imbalance, "label_noise": wanted.label_noise}
@@ -364,7 +210,7 @@ def _load(wanted: spec.Data, device: torch.device, data_dir: str | None) -> Spli
     return {"train": train_on, "test": test_on, **others}
 
 
-def _directory(what: spec.Run, directory: str | os.PathLike[str] | None) -> Path:
+def place_of(what: spec.Run, directory: str | os.PathLike[str] | None) -> Path:
     return Path(directory) if directory is not None else Path("runs") / what.name
 
 
@@ -392,7 +238,8 @@ def _describe(what: spec.Run, log: record.Record, device: torch.device, splits: 
     first = known.get("sessions", [session])[0]
     if any(session[fact] != first[fact] for fact in ("device", "hardware", "versions")):
         warnings.warn(f"{log.path} was begun on another machine or version: its numbers are a mixture", stacklevel=2)
-    facts = {"seed": what.seed, "data": prints, "sessions": [*known.get("sessions", []), session]}
+    facts = {"seed": what.seed, "guessing": splits["train"].guessing, "data": prints}
+    facts |= {"sessions": [*known.get("sessions", []), session]}
     facts |= {"classes": list(splits["train"].names)} if splits["train"].names else {}
     facts |= {"stopped": ""} if "stopped" in known else {}  # it goes on
     meanings = {name: measure.MEASURES[name].explain() for name in measure.select(what.measures)}

@@ -122,6 +122,7 @@ def test_a_run_tampers_with_the_training_split_of_its_own_set_only() -> None:
     there = run.one._load(wanted, torch.device("cpu"), None)
     plain = run.one._load(spec.Data("runes", classes=4, train=80, test=20, ood=("digits",)), torch.device("cpu"), None)
     assert len(there["train"]) == 20 + 13 + 8 + 5
+    assert there["train"].guessing == there["train"].labels.bincount().max().item() / 46 > plain["train"].guessing == 0.25
     assert there["test"].fingerprint() == plain["test"].fingerprint()
     assert there["train"].fingerprint() != plain["train"].fingerprint()
     assert torch.equal(there["digits/train"].labels, plain["digits/train"].labels)

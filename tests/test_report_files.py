@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import http.client
 import io
+import json
 import os
 import re
 import shutil
@@ -97,6 +98,16 @@ def test_of_a_net_at_chance_nothing_else_is_said(tmp_path, monkeypatch):
     assert report.verdicts(summarise(tmp_path / "chance")) == []
 
 
+def test_guessing_is_naming_the_most_frequent_class(tmp_path):
+    """Of 20 classes 16 % is more than three times a twentieth; where a sixth are of one class, it is a constant."""
+    write(tmp_path / "run", **HOT, reached=0.16)
+    assert summarise(tmp_path)[0].learned
+    file = tmp_path / "run" / "provenance.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "guessing": 0.16}))
+    assert not summarise(tmp_path)[0].learned
+    assert "where guessing gets 16.0 %" in advised(tmp_path)["Not learned"].replace("\u00a0", " ")
+
+
 def test_nets_are_compared_only_with_those_that_learned(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "MAKERS", ())
     write_pair(tmp_path, {"reached": 0.06})
@@ -115,9 +126,9 @@ def test_nets_are_compared_only_with_those_that_learned(tmp_path, monkeypatch):
 
 def test_whether_a_net_learned_is_asked_where_it_is_known(tmp_path):
     (one,) = summarise(write(tmp_path / "run", **HOT, reached=0.06))
-    for change in ({"train_accuracy": None}, {"classes": None}, {"train_accuracy": 0.16}):
+    for change in ({"train_accuracy": None}, {"guessing": None}, {"train_accuracy": 0.16}):
         assert dataclasses.replace(one, **change).learned, change
-    assert dataclasses.replace(one, classes=2, train_accuracy=0.63).learned, "three times a half is more than all"
+    assert dataclasses.replace(one, guessing=0.5, train_accuracy=0.63).learned, "three times a half is more than all"
     scanned = dataclasses.replace(one, step=0)
     (said,) = advice.given(cases([scanned])[0])
     assert said.sentence.endswith(

@@ -43,10 +43,10 @@ def _unlearned(group: Group) -> Iterator[tuple[str, str, str]]:
     """By the rule of `facts.learned`. A scan has no steps: its net was trained elsewhere."""
     idle = [one for one in group.members if not one.learned]
     right = group.estimate(lambda one: None if one.learned else one.train_accuracy)
-    if right is None or not (classes := idle[0].classes):
+    if right is None or not (guessing := idle[0].guessing):
         return
     who = "It" if len(idle) == len(group.members) else f"In {len(idle)} of {len(group.members)} runs it"
-    said = f"{who} gets {_percent(right.mean, 1)} of its training images right, where guessing gets {_percent(1 / classes, 1)}"
+    said = f"{who} gets {_percent(right.mean, 1)} of its training images right, where guessing gets {_percent(guessing, 1)}"
     ours = (
         "so what its layers show is where they started; try a lower train.temperature, a larger train.lr or more train.epochs"
     )

@@ -66,13 +66,12 @@ class Summary:
     brier: dict[str, float]
     overconfidence: float | None
     softening: float | None
-    guessing: float | None = None  # what always naming the most frequent class gets right, where it is known
+    guessing: float | None  # what always naming the most frequent class gets right; where that was not recorded, 1 / classes
 
     @property
     def learned(self) -> bool:
         """Whether there is something to judge; where accuracy or the number of classes is not known, it is taken to be so."""
-        guessing = self.guessing or (1 / self.classes if self.classes else None)
-        return self.train_accuracy is None or guessing is None or learned(self.train_accuracy, guessing=guessing)
+        return self.train_accuracy is None or self.guessing is None or learned(self.train_accuracy, guessing=self.guessing)
 
 
 @dataclass(frozen=True)
@@ -257,12 +256,12 @@ def _summary(run: Loaded) -> Summary:
     depths = [row["depth"] for row in points(run, "rank", last=True) + points(run, "probe_accuracy", last=True)]
     layers = max([*depths, *(depth for depth, _ in spectrum)], default=0) or None
     logits = sum(len(values) for (depth, _), values in spectrum.items() if depth == layers) if run.finished else 0
-    step = max(run.rows["step"].to_pylist(), default=None)
+    step, classes = max(run.rows["step"].to_pylist(), default=None), run.spec.data.classes or logits or None
     return Summary(
         name=run.name, key=run.spec.key, data=run.spec.data.name, net=run.spec.net.name,
-        guessing=run.provenance.get("guessing"),
+        guessing=run.provenance.get("guessing", 1 / classes if classes else None),
         temperature=run.spec.train.temperature, seed=run.spec.seed, finished=run.finished, step=step,
-        settings=settings, classes=run.spec.data.classes or logits or None, layers=layers,
+        settings=settings, classes=classes, layers=layers,
         train_accuracy=_value(run, "accuracy", split="train"),
         test_accuracy=_value(run, "accuracy", split="test"),
         solution_rank=_value(run, "solution_rank", rule=HEADLINE),

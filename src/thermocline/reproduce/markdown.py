@@ -24,7 +24,7 @@ DIFFERS = (
     " outputs of its last convolution): the paper does not say which, and logits of few classes lose other data, hot or cold."
     " The second reading was added when rows were there.",
     "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
-    " flattened ones. Depths and drops are other numbers by other probes, and on the large activations of hot nets such training"
+    " flattened ones. Depths and drops are other numbers by other probes; on the large activations of hot nets such training"
     " does not converge, which overstates what they lose of other data (controls/probes).",
     "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have. MLPs stop at 500 of up to 1000"
     " epochs; the VGG-19 has batch normalisation and torch's initialisation (docs/decisions.md says why).",

@@ -19,17 +19,21 @@ def _read(arm: Arm, probe: str) -> Arm:
     return replace(arm, label=f"{arm.label}, {probe}", where=(f"probe={NAMED[probe]}",))
 
 
-def _claims_of(quantity: Quantity, says: _claims.Relation) -> list[Claim]:
-    """What heat does by logistic probes, and that all kinds find the same, to half a layer of eight or 0.06."""
-    hot = [Claim(quantity, says, (_read(_runes.COLD, probe), _read(_runes.HOT, probe))) for probe in LOGISTIC]
+def _claims_of(quantity: Quantity, says: _claims.Relation, arms: tuple[Arm, Arm]) -> list[Claim]:
+    hot = [Claim(quantity, says, (_read(arms[0], probe), _read(arms[1], probe))) for probe in LOGISTIC]
     pairs = [*(("ridge", probe) for probe in LOGISTIC), tuple(LOGISTIC)]
-    same = [(_read(arm, one), _read(arm, other)) for one, other in pairs for arm in (_runes.COLD, _runes.HOT)]
+    same = [(_read(arm, one), _read(arm, other)) for one, other in pairs for arm in arms]
     return hot + [Claim(quantity, "stays", pair, margin=0.0625) for pair in same]
 
 
-CLAIMS = [
-    *_claims_of(_claims.EFFECTIVE_DEPTH, "falls"),
-    *_claims_of(_claims.drop_on(_runes.OOD), "rises"),
-    *_claims_of(_claims.early_drop_on(_runes.OOD), "rises"),
-]
+def claims(arms: tuple[Arm, Arm], *, ood: str) -> list[Claim]:
+    """What heat does by logistic probes, and that all kinds find the same, to half a layer of eight or 0.06."""
+    return [
+        *_claims_of(_claims.EFFECTIVE_DEPTH, "falls", arms),
+        *_claims_of(_claims.drop_on(ood), "rises", arms),
+        *_claims_of(_claims.early_drop_on(ood), "rises", arms),
+    ]
+
+
+CLAIMS = claims((_runes.COLD, _runes.HOT), ood=_runes.OOD)
 COST = _claims.Cost("three minutes a run on one CPU core")

@@ -20,7 +20,7 @@ def features(gen: torch.Generator, n: int, d: int = 30, scale: float = 1.0) -> t
     return torch.randn(n, 6, generator=gen) @ mix + scale * 0.3 * torch.randn(n, d, generator=gen) + 2
 
 
-@pytest.mark.parametrize("dim", [0.9, 0.5, 4, 30, 1.0])
+@pytest.mark.parametrize("dim", [0.9, 0.5, 4, 29])
 @pytest.mark.parametrize("factor", [False, True])
 def test_neco_is_scaler_then_pca(gen: torch.Generator, dim: float, factor: bool) -> None:
     train, test = features(gen, 500), features(gen, 77)
@@ -34,7 +34,7 @@ def test_neco_is_scaler_then_pca(gen: torch.Generator, dim: float, factor: bool)
     scores = detect.NECO(dim=dim, logit_factor=factor).fit(train, logits, y).score(test, test_logits)
 
     scaler = StandardScaler().fit(train.double().numpy())
-    pca = PCA(n_components=dim if isinstance(dim, int) or dim < 1 else None).fit(scaler.transform(train.double().numpy()))
+    pca = PCA(n_components=dim).fit(scaler.transform(train.double().numpy()))
     scaled = scaler.transform(test.double().numpy())
     expected = np.linalg.norm(pca.transform(scaled), axis=1) / np.linalg.norm(scaled, axis=1)
     assert np.allclose(scores, expected * test_logits.amax(1).numpy() if factor else expected, rtol=1e-6)
@@ -106,6 +106,18 @@ def test_neco_by_its_definition_where_either_side_has_fewer_axes(gen: torch.Gene
 def test_neco_refuses_a_bad_dim(dim: float) -> None:
     with pytest.raises(ValueError, match="number of axes"):
         detect.NECO(dim=dim)
+
+
+@pytest.mark.parametrize("dim", [16, 99, 1.0, 0.99])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_neco_refuses_to_take_every_axis(gen: torch.Generator, dim: float, dtype: torch.dtype) -> None:
+    """All scores would be 1. By halves and by streams alike, and nothing is learned."""
+    x, detector = torch.randn(400, 16, generator=gen, dtype=dtype), detect.NECO(dim=dim)
+    for fit in (lambda: detector.fit(x), lambda: detector.fit_moments(Moments.of(x))):
+        with pytest.raises(ValueError, match=f"dim={dim!r} takes all 16 axes, which leaves no residual: ask for fewer"):
+            fit()
+    with pytest.raises(ValueError, match="NECO has not been fitted"):
+        detector.score(x)
 
 
 def test_msp_reads_probabilities_at_its_temperature() -> None:

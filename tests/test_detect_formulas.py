@@ -133,6 +133,39 @@ def test_inputs_are_left_as_they_were(data: Data, name: str) -> None:
     assert all(torch.equal(one, was) for one, was in zip(data, before))
 
 
+@pytest.mark.parametrize("kind", ["array", "list"])
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_and_lists_are_taken_as_tensors_are(data: Data, name: str, kind: str) -> None:
+    wide = Data(*(one.double() if one.is_floating_point() else one for one in data))
+    plain: Any = Data(*(one.numpy() if kind == "array" else one.tolist() for one in wide))
+    plain = plain._replace(weight=wide.weight, bias=wide.bias)
+    expected = every(wide)[name].fit(wide.x, wide.logits, wide.y).score(wide.test, wide.test_logits)
+    found = every(plain)[name].fit(plain.x, plain.logits, plain.y).score(plain.test, plain.test_logits)
+    assert torch.equal(found, expected)
+
+
+FEATURES, LOGITS, BOTH = ("features",), ("logits",), ("features", "logits")
+READS = {
+    **dict.fromkeys(["MSP", "MaxLogit", "Energy", "Entropy", "GEN"], ((), LOGITS)), "KLMatching": (LOGITS, LOGITS),
+    **dict.fromkeys(["Residual", "KNN", "ReAct", "ASH"], (FEATURES, FEATURES)), "NECO": (FEATURES, BOTH),
+    **dict.fromkeys(["Mahalanobis", "RelativeMahalanobis"], ((*FEATURES, "labels"), FEATURES)), "NCI": (FEATURES, BOTH),
+    **dict.fromkeys(["ViM", "NNGuide"], (BOTH, BOTH)), "nested": (FEATURES, FEATURES),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_detector_does_not_read_need_not_be_given(data: Data, name: str) -> None:
+    """What it reads is asked for by name."""
+    train, test = {"features": data.x, "logits": data.logits, "labels": data.y}, (data.test, data.test_logits)
+    to_fit, to_score = ({key: given[key] for key in reads} for reads, given in zip(READS[name], (train, dict(zip(BOTH, test)))))
+    detector = every(data)[name].fit(**to_fit)
+    assert torch.equal(detector.score(**to_score), every(data)[name].fit(**train).score(*test))
+    for call, given in ((every(data)[name].fit, to_fit), (detector.score, to_score)):
+        for key in given:
+            with pytest.raises(ValueError, match=f"{type(detector).__name__} .*, and got no {key}"):
+                call(**{other: value for other, value in given.items() if other != key})
+
+
 def test_many_rows_are_scored_as_few_are(gen: torch.Generator) -> None:
     """More rows than one slice holds."""
     x = torch.randn(2500, 2048, generator=gen)

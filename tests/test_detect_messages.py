@@ -44,6 +44,8 @@ ASKED = {
     "detect.ReAct(detect.MSP(), w, percentile=0.9)": PERCENTILE + "0.9",
     "detect.ASH(detect.MSP(), w, percentile=100, variant='s')": PERCENTILE + "100",
     "detect.ASH(detect.MSP(), w, percentile=65, variant='x')": "ValueError: variant must be 'p', 'b' or 's', got 'x'",
+    "detect.NCI(w.numpy(), alpha=0).fit(x).score(x, e).shape": "torch.Size([4])",
+    "detect.Residual([[1, 2, 3]], [1], dim=1).fit(x).score(x).shape": "torch.Size([4])",
     "detect.NECO().score(x, e)": "ValueError: NECO has not been fitted: call fit first",
     "detect.KNN(k=1).score(x, e)": "ValueError: KNN has not been fitted: call fit first",
     "detect.ViM(w, dim=1).match(x, e)": "ValueError: ViM has not been fitted: call fit first",
@@ -56,7 +58,25 @@ ASKED = {
     "detect.MSP().score(x, e[:3])": "ValueError: every sample needs its features and logits: there are 4 and 3 of them",
     "detect.MSP().score(x, none)": "ValueError: logits must have some columns, got 0",
     "detect.MSP().score(x, e[0])": (
-        "ValueError: logits must be a matrix of floats with samples in rows, got torch.float32 of shape (2,)"
+        "ValueError: logits must be a matrix with samples in rows, got torch.float32 of shape (2,)"
+    ),
+    "detect.MSP().score(x)": "ValueError: MSP scores samples by their logits, and got no logits",
+    "detect.NECO(dim=1).fit(logits=e)": "ValueError: NECO is fitted to features, and got no features",
+    "detect.NECO(dim=1, logit_factor=True).fit(x).score(x)": (
+        "ValueError: NECO scores samples by their features and logits, and got no logits"
+    ),
+    "detect.Mahalanobis().fit(x, e)": "ValueError: Mahalanobis is fitted to features and labels, and got no labels",
+    "detect.ReAct(detect.Mahalanobis(), w, percentile=90).fit(x)": (
+        "ValueError: Mahalanobis is fitted to features and labels, and got no labels"
+    ),
+    "detect.ViM(w, dim=1).fit(x, labels=y)": "ValueError: ViM is fitted to features and logits, and got no logits",
+    "detect.NECO(dim=3).fit(x, e, y)": "ValueError: dim=3 takes all 3 axes, which leaves no residual: ask for fewer",
+    "detect.KNN(k=1).fit([[1, 2], [3]])": (
+        "ValueError: features must be a matrix with samples in rows, all of the same length"
+    ),
+    "detect.KNN(k=1).fit([['a', 'b']])": "TypeError: features must be real numbers, got list of <U1",
+    "detect.Mahalanobis().fit(x, labels=['a', 'b', 'b', 'a'])": (
+        "ValueError: labels must be a vector of class indices, got <U1 of shape (4,)"
     ),
     "detect.KNN(k=1).fit(x, e, y).score(x[:, :2], e)": "ValueError: features must have 3 columns, got 2",
     "detect.KLMatching().fit(x, e, y).score(x, none)": "ValueError: logits must have 2 columns, got 0",

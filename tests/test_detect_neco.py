@@ -74,7 +74,7 @@ def test_constant_features_stay_constant(gen: torch.Generator) -> None:
 
 def test_features_that_never_vary_have_a_value() -> None:
     x, none = torch.full((20, 3), 0.1), torch.empty(20, 0)
-    detector = detect.NECO().fit(x, none, torch.zeros(20).long())
+    detector = detect.NECO(dim=2).fit(x)
     assert torch.equal(detector.score(x, none), torch.zeros(20).double())
 
 
@@ -85,9 +85,10 @@ def test_the_oracle_is_the_best_of_all_dimensions(gen: torch.Generator, flip: bo
         inside, outside = outside, inside
     moments, none = Moments.of(train), torch.empty(210, 0)
     found = []
-    for dim in range(1, 17):
+    for dim in range(1, 16):  # with all 16, every score is 1
         scores = (detect.NECO(dim).fit_moments(moments).score(x, none[: len(x)]) for x in (inside, outside))
         found.append(float(detect.auroc(*scores)))
+    found.append(0.5)
     dim, value = detect.neco_oracle(detect.NECO().fit_moments(moments), inside, outside)
     assert value == pytest.approx(max(found), abs=1e-9)
     assert found[dim - 1] == pytest.approx(max(found), abs=1e-9)

@@ -83,8 +83,10 @@ def test_features_without_what_a_detector_needs(gen: torch.Generator) -> None:
     whole = found(gen)
     with pytest.raises(InputError, match="array 'weight'"):
         screening.make("vim", ["dim=3"], whole._replace(weight=None), temperature=1.0)
-    with pytest.raises(InputError, match="array 'labels'"):
-        screening.fit(detect.MSP(), whole._replace(labels=None))
+    unlabelled = whole._replace(labels=None)
+    with pytest.raises(InputError, match="Mahalanobis is fitted to features and labels, and got no labels"):
+        screening.fit(detect.Mahalanobis(), unlabelled)
+    assert torch.equal(screening.fit(detect.KNN(k=2), unlabelled).bank, screening.fit(detect.KNN(k=2), whole).bank)
     with pytest.raises(InputError, match="NaN"):
         screening.fit(detect.KNN(k=2), whole._replace(features=whole.features * torch.nan))
     fitted = screening.fit(detect.KNN(k=2), whole)

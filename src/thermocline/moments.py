@@ -6,7 +6,7 @@ NaN or infinity in the input propagates to every reader; a caller that wants an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -300,7 +300,7 @@ class ClassMoments:
         return centre, (self.means - centre) * weights.sqrt()[:, None]
 
 
-def reals(x: Real[Tensor, "..."] | Real[np.ndarray, "..."] | Sequence[int | float], what: str) -> Float[Tensor, "..."]:
+def reals(x: Real[Tensor, "..."] | Real[np.ndarray, "..."] | Sequence[Any], what: str) -> Float[Tensor, "..."]:
     """A tensor of floats as it is; integers, and numbers out of a list, in float64.
 
     >>> reals([1, 2], "x"), reals(torch.tensor([0.5]), "x")

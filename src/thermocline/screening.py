@@ -73,8 +73,6 @@ def make(name: str, settings: Iterable[str], found: Features, *, temperature: fl
 
 def fit(detector: detect.Detector, found: Features) -> detect.Detector:
     """Fit a detector to features; what cannot be fitted to is the user's to know."""
-    if found.labels is None:
-        raise InputError("a detector is fitted to labelled samples: the features' file needs an array 'labels'")
     try:
         return detector.fit(found.features, found.logits, found.labels)
     except ValueError as error:

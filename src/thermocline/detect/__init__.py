@@ -1,9 +1,9 @@
-"""Out-of-distribution detectors. A score is higher the more in-distribution a sample looks.
+"""Out-of-distribution detectors. HIGHER scores mean MORE IN-DISTRIBUTION; pytorch-ood's mean the opposite (see `outside`).
 
 Every detector is `.fit(features, logits, labels)` on in-distribution training data, then `.score(features, logits)`, a
-float64 a sample; it reads what it needs and ignores the rest. Where logits are not read they may have no columns. What is
-NaN scores NaN, and cannot be fitted to. Work is done some rows at a time, on the device of the inputs, which is also
-where what was learned stays.
+float64 a sample. Each may be a tensor, an array or a list, and what a detector does not read may be left out: `KNN(k=50)
+.fit(features)`, `MSP().score(logits=logits)`. What is NaN scores NaN, and cannot be fitted to. Work is done some rows at a
+time, on the device of the inputs, which is also where what was learned stays.
 """
 
 from thermocline.detect.alignment import NCI

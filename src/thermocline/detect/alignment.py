@@ -6,11 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from thermocline.detect import axes as shape
-from thermocline.detect.inputs import require_fitted, require_samples, require_training
+from thermocline.detect.inputs import Features, Labels, Logits, require_fitted, samples, training
 from thermocline.moments import Moments, class_means, require_finite, slices
 
 
@@ -30,14 +30,15 @@ class NCI:
     mean: Float[Tensor, "d"] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape.require_head(self.weight, None)
+        self.weight, _ = shape.head(self.weight, None)
         if not self.alpha >= 0:
             raise ValueError(f"alpha weighs the norm of features, and is 0 or more, got {self.alpha}")
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> NCI:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> NCI:
         """Learn the mean of in-distribution features."""
-        require_training(features, logits, labels)
-        return self._centre(class_means(features, torch.zeros_like(labels), classes=1)[1][0])
+        features = training(self, features, logits, labels, reads=("features",)).features
+        one = torch.zeros(len(features), dtype=torch.int64, device=features.device)
+        return self._centre(class_means(features, one, classes=1)[1][0])
 
     def fit_moments(self, moments: Moments) -> NCI:
         """`fit` to a stream, whose features are not kept.
@@ -55,10 +56,12 @@ class NCI:
         self.mean = mean
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         require_fitted(self)
-        require_samples(features, logits, width=len(self.mean), classes=len(self.weight))
+        features, logits = samples(
+            self, features, logits, reads=("features", "logits"), width=len(self.mean), classes=len(self.weight)
+        )
         weight, predicted = self.weight.detach().double(), logits.detach().argmax(1)
         found = torch.cat([self._near(h, weight[c]) for h, c in slices(features, predicted)])
         # argmax takes NaN for the largest: what is predicted there is not known.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from thermocline.moments import Moments, _add_gram, require_finite
+from thermocline.moments import Moments, _add_gram, reals, require_finite
 
 FEW = 512  # rows that give the order of magnitude of a feature
 ROUNDING = 3e-8  # by how much float32 products get a correlation wrong, typically
@@ -37,6 +38,21 @@ def leading(variance: Float[Tensor, "d"], dim: int | float) -> int:
         return min(dim, len(variance))
     explained = variance.cumsum(0) / variance.sum().clamp(min=torch.finfo(variance.dtype).tiny)
     return min(int((explained < dim).sum()) + 1, len(variance))
+
+
+def divide(
+    axes: Float[Tensor, "d d"], variance: Float[Tensor, "d"], dim: int | float
+) -> tuple[Float[Tensor, "d k"], Float[Tensor, "d rest"]]:
+    """The main axes, as many as `leading` says, and the others, of which there must be some.
+
+    >>> divide(torch.eye(2), torch.tensor([3.0, 1.0]), 0.9)
+    Traceback (most recent call last):
+    ValueError: dim=0.9 takes all 2 axes, which leaves no residual: ask for fewer
+    """
+    count = leading(variance, dim)
+    if count == len(variance):
+        raise ValueError(f"dim={dim!r} takes all {count} axes, which leaves no residual: ask for fewer")
+    return axes[:, :count], axes[:, count:]
 
 
 def settled(variance: Float[Tensor, "d"], dim: int | float) -> bool:
@@ -122,13 +138,14 @@ def standard_moments(x: Float[Tensor, "n d"]) -> Moments:
     return moments
 
 
-def require_head(weight: Float[Tensor, "..."], bias: Float[Tensor, "..."] | None) -> None:
-    """Raise unless these are the weight and bias of a linear head, and finite.
+def head(weight: Any, bias: Any) -> tuple[Float[Tensor, "c d"], Any]:
+    """The weight and bias of a linear head, if there is one, as tensors: raise unless they are finite and fit each other.
 
-    >>> require_head(torch.zeros(3, 2), torch.zeros(2))
+    >>> head(torch.zeros(3, 2), torch.zeros(2))
     Traceback (most recent call last):
     ValueError: a head needs a bias for each of its 3 classes, got shape (2,)
     """
+    weight, bias = reals(weight, "the weight of a head"), None if bias is None else reals(bias, "the bias of a head")
     if weight.ndim != 2:
         raise ValueError(f"the weight of a head is a matrix, classes in rows, got shape {tuple(weight.shape)}")
     if bias is not None and bias.shape != weight.shape[:1]:
@@ -136,3 +153,4 @@ def require_head(weight: Float[Tensor, "..."], bias: Float[Tensor, "..."] | None
     require_finite(weight, "the weight of a head")
     if bias is not None:
         require_finite(bias, "the bias of a head")
+    return weight, bias

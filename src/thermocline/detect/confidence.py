@@ -7,16 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from thermocline import softmax
 from thermocline.detect.inputs import (
+    Features,
+    Labels,
+    Logits,
     require_count,
     require_fitted,
-    require_samples,
     require_temperature,
-    require_training,
+    samples,
+    training,
 )
 from thermocline.moments import grouped, require_finite, slices
 
@@ -39,13 +42,13 @@ class MSP:
     def __post_init__(self) -> None:
         require_temperature(self.temperature)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> MSP:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> MSP:
         """Nothing to learn."""
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
-        require_samples(features, logits, classes=0)
+        _, logits = samples(self, features, logits, reads=("logits",))
         return _by_rows(logits, lambda e: softmax.softmax(e, temperature=self.temperature).amax(1))
 
 
@@ -59,13 +62,13 @@ class MaxLogit:
     tensor([4.], dtype=torch.float64)
     """
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> MaxLogit:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> MaxLogit:
         """Nothing to learn."""
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
-        require_samples(features, logits, classes=0)
+        _, logits = samples(self, features, logits, reads=("logits",))
         return logits.detach().amax(1).double()
 
 
@@ -87,13 +90,13 @@ class Energy:
     def __post_init__(self) -> None:
         require_temperature(self.temperature)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Energy:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> Energy:
         """Nothing to learn."""
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
-        require_samples(features, logits, classes=0)
+        _, logits = samples(self, features, logits, reads=("logits",))
         return energy(logits, temperature=self.temperature)
 
 
@@ -113,13 +116,13 @@ class Entropy:
     def __post_init__(self) -> None:
         require_temperature(self.temperature)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Entropy:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> Entropy:
         """Nothing to learn."""
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
-        require_samples(features, logits, classes=0)
+        _, logits = samples(self, features, logits, reads=("logits",))
         return _by_rows(logits, lambda e: -softmax.entropy(e, temperature=self.temperature))
 
 
@@ -147,13 +150,13 @@ class GEN:
         if not self.gamma > 0:
             raise ValueError(f"gamma must be above 0, got {self.gamma}")
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> GEN:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> GEN:
         """Nothing to learn."""
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
-        require_samples(features, logits, classes=0)
+        _, logits = samples(self, features, logits, reads=("logits",))
         return _by_rows(logits, self._entropy)
 
     def _entropy(self, e: Tensor) -> Tensor:
@@ -185,9 +188,9 @@ class KLMatching:
     def __post_init__(self) -> None:
         require_temperature(self.temperature)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> KLMatching:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> KLMatching:
         """Learn the typical probabilities; the labels are not needed."""
-        classes = require_training(features, logits, labels, logits_read=True)
+        _, logits, _, classes = training(self, features, logits, labels, reads=("logits",))
         require_finite(logits, "logits that KLMatching is fitted to")
         total = torch.zeros(classes, classes, dtype=torch.float64, device=logits.device)
         counts = total.new_zeros(classes)
@@ -199,10 +202,10 @@ class KLMatching:
         self.typical = (total / counts[:, None])[counts > 0]
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         require_fitted(self)
-        require_samples(features, logits, classes=self.typical.shape[1])
+        _, logits = samples(self, features, logits, reads=("logits",), classes=self.typical.shape[1])
         # At 0 the logarithm would turn 0 log 0, which adds nothing, into NaN.
         log_typical = self.typical.clamp(min=torch.finfo(torch.float64).tiny).log()
         return _by_rows(logits, lambda e: -self._divergence(e, log_typical))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from thermocline.detect import axes as shape
-from thermocline.detect.inputs import require_fitted, require_samples, require_training
+from thermocline.detect.inputs import Features, Labels, Logits, require_fitted, samples, training
 from thermocline.moments import ClassMoments, require_finite, slices
 
 
@@ -28,15 +29,15 @@ class Mahalanobis:
     whiten: Float[Tensor, "d r"] = dataclasses.field(init=False, repr=False)
     centres: Float[Tensor, "c r"] = dataclasses.field(init=False, repr=False)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Mahalanobis:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> Mahalanobis:
         """Learn class means and the covariance within classes."""
-        return self.fit_moments(_labelled(features, logits, labels))
+        return self.fit_moments(_labelled(self, features, logits, labels))
 
     def fit_moments(self, moments: ClassMoments) -> Mahalanobis:
         """`fit` to a stream, whose features are not kept; a class without a sample has no mean to be near to.
 
         >>> x, labels = torch.tensor([[-1.0], [1.0], [9.0], [11.0]]), torch.tensor([0, 0, 2, 2])
-        >>> Mahalanobis().fit_moments(ClassMoments.of(x, labels, classes=3)).score(x + 2, torch.empty(4, 0))
+        >>> Mahalanobis().fit_moments(ClassMoments.of(x, labels, classes=3)).score(x + 2)
         tensor([-1., -9., -1., -9.], dtype=torch.float64)
         """
         self.mean = moments.counts @ moments.means / max(moments.count, 1)
@@ -44,10 +45,10 @@ class Mahalanobis:
         self.centres = (moments.means[moments.counts > 0] - self.mean) @ self.whiten
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         require_fitted(self)
-        require_samples(features, logits, width=len(self.mean))
+        features, _ = samples(self, features, logits, reads=("features",), width=len(self.mean))
         return -torch.cat([_nearest(h.sub_(self.mean), self.whiten, self.centres) for (h,) in slices(features)])
 
 
@@ -65,18 +66,16 @@ class RelativeMahalanobis:
     centres: Float[Tensor, "c r"] = dataclasses.field(init=False, repr=False)
     whiten_all: Float[Tensor, "d q"] = dataclasses.field(init=False, repr=False)
 
-    def fit(
-        self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]
-    ) -> RelativeMahalanobis:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> RelativeMahalanobis:
         """Learn class means, the covariance within classes and that of all."""
-        return self.fit_moments(_labelled(features, logits, labels))
+        return self.fit_moments(_labelled(self, features, logits, labels))
 
     def fit_moments(self, moments: ClassMoments) -> RelativeMahalanobis:
         """`fit` to a stream, whose features are not kept.
 
         >>> x, labels = torch.tensor([[-1.0], [1.0], [9.0], [11.0]]), torch.tensor([0, 0, 1, 1])
         >>> detector = RelativeMahalanobis().fit_moments(ClassMoments.of(x, labels, classes=2))
-        >>> detector.score(x[:2], torch.empty(2, 0))  # 36 / 26 - 1, 16 / 26 - 1
+        >>> detector.score(x[:2])  # 36 / 26 - 1, 16 / 26 - 1
         tensor([ 0.3846, -0.3846], dtype=torch.float64)
         """
         if int((moments.counts > 0).sum()) < 2:
@@ -86,18 +85,20 @@ class RelativeMahalanobis:
         self.whiten_all = _whitening(moments.all.covariance(ddof=0), moments)
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         require_fitted(self)
-        require_samples(features, logits, width=len(self.mean))
+        features, _ = samples(self, features, logits, reads=("features",), width=len(self.mean))
         return torch.cat([self._beyond(h.sub_(self.mean)) for (h,) in slices(features)])
 
     def _beyond(self, h: Tensor) -> Tensor:
         return (self.whiten_all.T @ h.T).square_().sum(0) - _nearest(h, self.whiten, self.centres)
 
 
-def _labelled(features: Tensor, logits: Tensor, labels: Tensor) -> ClassMoments:
-    return ClassMoments.of(features, labels, classes=require_training(features, logits, labels))
+def _labelled(detector: Any, features: Features, logits: Logits, labels: Labels) -> ClassMoments:
+    features, _, labels, classes = training(detector, features, logits, labels, reads=("features", "labels"))
+    assert labels is not None  # as they are read
+    return ClassMoments.of(features, labels, classes=classes)
 
 
 def _whitening(covariance: Tensor, moments: ClassMoments) -> Tensor:

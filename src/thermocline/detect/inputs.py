@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
-from thermocline.moments import require_labels
+from thermocline.moments import reals, require_labels
+
+# What a detector may be given: tensors, arrays or lists, and None for what it does not read.
+Features = Real[Tensor, "n d"] | Real[np.ndarray, "n d"] | Sequence[Sequence[int | float]] | None
+Logits = Real[Tensor, "n c"] | Real[np.ndarray, "n c"] | Sequence[Sequence[int | float]] | None
+Labels = Int[Tensor, "n"] | Int[np.ndarray, "n"] | Sequence[int] | None
 
 
 @runtime_checkable
 class Detector(Protocol):
     """Anything that learns from in-distribution samples and then scores others, higher for what looks like them."""
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Any:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> Any:
         """Learn from in-distribution samples."""
         ...
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         ...
 
@@ -42,38 +49,98 @@ def require_fitted(detector: Any) -> None:
         raise ValueError(f"{type(detector).__name__} has not been fitted: call fit first")
 
 
-def require_samples(features: Tensor, logits: Tensor, *, width: int | None = None, classes: int | None = None) -> None:
-    """Raise unless both are matrices of as many rows, and of a wanted width where one is given; `classes=0`: of any above 0.
+def samples(
+    detector: Any,
+    features: Features,
+    logits: Logits,
+    *,
+    reads: Sequence[str],
+    width: int | None = None,
+    classes: int | None = None,
+) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n c"]]:
+    """What a detector scores, as matrices of as many rows; what it does not read may be missing, and then has no columns.
 
-    >>> require_samples(torch.zeros(3, 2), torch.zeros(4, 2))
+    >>> from thermocline.detect import MSP
+    >>> samples(MSP(), None, [[1, 2]], reads=("logits",))
+    (tensor([], size=(1, 0), dtype=torch.float64), tensor([[1., 2.]], dtype=torch.float64))
+    >>> samples(MSP(), [[1, 2]], None, reads=("logits",))
     Traceback (most recent call last):
-    ValueError: every sample needs its features and logits: there are 3 and 4 of them
+    ValueError: MSP scores samples by their logits, and got no logits
     """
-    for what, x, wanted in (("features", features, width), ("logits", logits, classes)):
-        if x.ndim != 2 or not x.is_floating_point():
-            raise ValueError(f"{what} must be a matrix of floats with samples in rows, got {x.dtype} of shape {tuple(x.shape)}")
-        if not x.shape[1] if wanted == 0 else wanted not in (None, x.shape[1]):
-            raise ValueError(f"{what} must have {wanted or 'some'} columns, got {x.shape[1]}")
-    if len(features) != len(logits):
-        raise ValueError(f"every sample needs its features and logits: there are {len(features)} and {len(logits)} of them")
+    _require_read(f"{type(detector).__name__} scores samples by their", reads, features=features, logits=logits)
+    return _matrices(features, logits, reads, {"features": width, "logits": classes})
 
 
-def require_training(features: Tensor, logits: Tensor, labels: Tensor, *, logits_read: bool = False) -> int:
-    """Raise unless these can be learned from; how many classes there are: as many as logits, or without those, by the labels.
+class Training(NamedTuple):
+    """What a detector learns from."""
 
-    >>> require_training(torch.zeros(2, 3), torch.zeros(2, 4), torch.tensor([0, 5]))
+    features: Float[Tensor, "n d"]
+    logits: Float[Tensor, "n c"]
+    labels: Int[Tensor, "n"] | None
+    classes: int
+
+
+def training(detector: Any, features: Features, logits: Logits, labels: Labels, *, reads: Sequence[str]) -> Training:
+    """What a detector is fitted to, as tensors; there are as many classes as logits, or without those, by the labels.
+
+    >>> from thermocline.detect import KNN
+    >>> training(KNN(k=1), torch.zeros(2, 3), torch.zeros(2, 4), torch.tensor([0, 5]), reads=("features",))
     Traceback (most recent call last):
     ValueError: labels must lie in 0..3, as there are 4 logits, got 0..5
     """
-    require_samples(features, logits, classes=0 if logits_read else None)
-    require_labels(len(features), labels)
+    _require_read(f"{type(detector).__name__} is fitted to", reads, features=features, logits=logits, labels=labels)
+    features, logits = _matrices(features, logits, reads, {})
+    if labels is not None:
+        labels = _indices(labels).to(features.device)
+        require_labels(len(features), labels)
     if not len(features):
         raise ValueError("a detector needs samples to learn from, got none")
-    low, high = (int(value) for value in torch.stack(labels.aminmax()).tolist())
+    low, high = (0, 0) if labels is None else (int(value) for value in torch.stack(labels.aminmax()).tolist())
     classes = logits.shape[1] or high + 1
     if low < 0 or high >= classes:
         raise ValueError(f"labels must lie in 0..{classes - 1}, as there are {logits.shape[1]} logits, got {low}..{high}")
-    return classes
+    return Training(features, logits, labels, classes)
+
+
+def matrix(x: Features, what: str) -> Float[Tensor, "n d"]:
+    """A tensor, an array or rows of numbers as a matrix of floats."""
+    try:
+        found = reals(x, what)  # pyright: ignore[reportArgumentType]
+    except ValueError:
+        raise ValueError(f"{what} must be a matrix with samples in rows, all of the same length") from None
+    if found.ndim != 2:
+        raise ValueError(f"{what} must be a matrix with samples in rows, got {found.dtype} of shape {tuple(found.shape)}")
+    return found
+
+
+def _require_read(how: str, reads: Sequence[str], **given: Any) -> None:
+    if missing := [what for what in reads if given[what] is None]:
+        raise ValueError(f"{how} {' and '.join(reads)}, and got no {missing[0]}")
+
+
+def _matrices(
+    features: Features, logits: Logits, reads: Sequence[str], columns: Mapping[str, int | None]
+) -> tuple[Tensor, Tensor]:
+    given = {"features": features, "logits": logits}
+    found = {what: matrix(x, what) for what, x in given.items() if x is not None}
+    for what, x in found.items():
+        wanted = columns.get(what)
+        if wanted not in (None, x.shape[1]) or (what in reads and not x.shape[1]):
+            raise ValueError(f"{what} must have {wanted or 'some'} columns, got {x.shape[1]}")
+    some = found[reads[0]]
+    features, logits = (found.get(what, some.new_empty(len(some), 0)) for what in given)
+    if len(features) != len(logits):
+        raise ValueError(f"every sample needs its features and logits: there are {len(features)} and {len(logits)} of them")
+    return features, logits
+
+
+def _indices(labels: Any) -> Tensor:
+    if isinstance(labels, Tensor):
+        return labels
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"labels must be a vector of class indices, got {array.dtype} of shape {array.shape}")
+    return torch.from_numpy(array.astype(np.int64))
 
 
 def require_temperature(temperature: float) -> None:

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from thermocline.detect.confidence import energy
 from thermocline.detect.inputs import (
+    Features,
+    Labels,
+    Logits,
     require_count,
     require_fitted,
-    require_samples,
     require_temperature,
-    require_training,
+    samples,
+    training,
 )
 from thermocline.detect.outlines import Outline, nearest
 from thermocline.moments import require_finite, slices
@@ -37,7 +40,7 @@ class KNN:
     On a CPU most of a large bank is ruled out by an `Outline` of it, which changes no score and is made when first needed.
 
     >>> x = torch.tensor([[1.0, 0.0], [0.0, 3.0]])
-    >>> KNN(k=2).fit(x, x, torch.tensor([0, 1])).score(torch.tensor([[2.0, 0.0]]), x[:1])  # -sqrt 2
+    >>> KNN(k=2).fit(x).score([[2.0, 0.0]])  # -sqrt 2
     tensor([-1.4142], dtype=torch.float64)
     """
 
@@ -50,17 +53,17 @@ class KNN:
         self._outlined: Tensor | None = None  # the bank that the outline is of
         self._outline: Outline | None = None
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> KNN:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> KNN:
         """Keep the training features."""
-        require_training(features, logits, labels)
+        features = training(self, features, logits, labels, reads=("features",)).features
         _require_neighbours(self.k, features)
         self.bank = _units(features)
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         require_fitted(self)
-        require_samples(features, logits, width=self.bank.shape[1])
+        features, _ = samples(self, features, logits, reads=("features",), width=self.bank.shape[1])
         units, half, last = _units(features), _halves(self.bank), min(self.k + PLACES, len(self.bank))
         if self._outlined is not self.bank:
             self._outlined, self._outline = self.bank, Outline.of(self.bank, half, last)
@@ -79,7 +82,7 @@ class NNGuide:
     to those. Features are kept in float32.
 
     >>> x, logits = torch.tensor([[1.0, 0.0], [0.0, 3.0]]), torch.tensor([[2.0, -9e9], [3.0, -9e9]])
-    >>> NNGuide(k=1).fit(x, logits, torch.tensor([0, 1])).score(x, logits)
+    >>> NNGuide(k=1).fit(x, logits).score(x, logits)
     tensor([4., 9.], dtype=torch.float64)
     """
 
@@ -92,18 +95,18 @@ class NNGuide:
         require_count("k", self.k)
         require_temperature(self.temperature)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> NNGuide:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> NNGuide:
         """Keep the training features, each as long as its sample is confident."""
-        require_training(features, logits, labels, logits_read=True)
+        features, logits, *_ = training(self, features, logits, labels, reads=("features", "logits"))
         _require_neighbours(self.k, features)
         require_finite(logits, "logits that NNGuide is fitted to")
         self.bank = _units(features).mul_(energy(logits, temperature=self.temperature).float()[:, None])
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         require_fitted(self)
-        require_samples(features, logits, width=self.bank.shape[1], classes=0)
+        features, logits = samples(self, features, logits, reads=("features", "logits"), width=self.bank.shape[1])
         plain = self.bank.new_zeros(len(self.bank))
         near = [most.mean(1, dtype=torch.float64) for _, most, _ in _nearest(_units(features), self.bank, plain, self.k)]
         return torch.cat([plain[:0].double(), *near]) * energy(logits, temperature=self.temperature)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from thermocline.detect.inputs import Detector, require_samples, require_training
+from thermocline.detect.inputs import Detector, Features, Labels, Logits, samples, training
 
 ROWS = 2**16  # samples handed over at a time
 # What a detector of theirs is asked: by which name, and of which of ours, in which shape.
@@ -21,19 +21,23 @@ class Borrowed:
     def __init__(self, theirs: Any, reads: str) -> None:
         self.theirs, self.reads = theirs, reads
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Borrowed:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> Borrowed:
         """Hand over what it reads, and the labels."""
-        require_training(features, logits, labels)
         if self.theirs.requires_fit:
+            features, logits, labels, _ = training(self.theirs, features, logits, labels, reads=(self._read, "labels"))
             getattr(self.theirs, f"fit_{self.reads}")(self._given(features, logits), labels)
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
-        require_samples(features, logits)
+        features, logits = samples(self.theirs, features, logits, reads=(self._read,))
         ask = getattr(self.theirs, f"predict_{self.reads}")
         with torch.no_grad():
             return torch.cat([-ask(part) for part in self._given(features, logits).split(ROWS)]).to(features.device)
+
+    @property
+    def _read(self) -> str:
+        return _LOGITS if self.reads == _LOGITS else _FEATURES
 
     def _given(self, features: Tensor, logits: Tensor) -> Tensor:
         given = logits if self.reads == _LOGITS else features

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from thermocline.detect import axes as shape
-from thermocline.detect.inputs import Detector, learned, require_fitted, require_samples, require_training
+from thermocline.detect.inputs import Detector, Features, Labels, Logits, learned, require_fitted, samples, training
 from thermocline.moments import require_finite, slices
 
 PIECE = 2**22  # values looked at at a time
@@ -28,7 +28,7 @@ class ReAct:
 
     >>> from thermocline.detect import MaxLogit
     >>> x = torch.arange(11.0)[:, None]
-    >>> ReAct(MaxLogit(), torch.ones(1, 1), percentile=90).fit(x, x, torch.zeros(11).long()).score(x[8:], x[8:])
+    >>> ReAct(MaxLogit(), torch.ones(1, 1), percentile=90).fit(x).score(x[8:])
     tensor([8., 9., 9.], dtype=torch.float64)
     """
 
@@ -40,21 +40,21 @@ class ReAct:
     threshold: Float[Tensor, ""] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape.require_head(self.weight, self.bias)
+        self.weight, self.bias = shape.head(self.weight, self.bias)
         _require_percentile(self.percentile)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> ReAct:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> ReAct:
         """Learn the height, and let the inner detector learn from features cut off there."""
-        require_training(features, logits, labels)
+        features, _, labels, _ = training(self, features, logits, labels, reads=("features",))
         require_finite(features, "features that ReAct is fitted to")
         self.threshold = percentile_of(features, self.percentile)
         _fit(self.inner, self._cut, self.weight, self.bias, features, labels)
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution. The logits given are not read: the head's are."""
         require_fitted(self)
-        require_samples(features, logits, width=self.weight.shape[1])
+        features, _ = samples(self, features, logits, reads=("features",), width=self.weight.shape[1])
         return _score(self.inner, self._cut, self.weight, self.bias, features)
 
     def _cut(self, h: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class ASH:
 
     >>> from thermocline.detect import MaxLogit
     >>> x = torch.tensor([[1.0, 3.0, 0.0, 2.0]])
-    >>> [ASH(MaxLogit(), torch.ones(1, 4), percentile=50, variant=v).score(x, x).item() for v in ("p", "b")]
+    >>> [ASH(MaxLogit(), torch.ones(1, 4), percentile=50, variant=v).score(x).item() for v in ("p", "b")]
     [5.0, 6.0]
     """
 
@@ -86,20 +86,20 @@ class ASH:
     variant: Literal["p", "b", "s"]
 
     def __post_init__(self) -> None:
-        shape.require_head(self.weight, self.bias)
+        self.weight, self.bias = shape.head(self.weight, self.bias)
         _require_percentile(self.percentile)
         if self.variant not in ("p", "b", "s"):
             raise ValueError(f"variant must be 'p', 'b' or 's', got {self.variant!r}")
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> ASH:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> ASH:
         """Let the inner detector learn from reshaped features."""
-        require_training(features, logits, labels)
+        features, _, labels, _ = training(self, features, logits, labels, reads=("features",))
         _fit(self.inner, self._shaped, self.weight, self.bias, features, labels)
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution. The logits given are not read: the head's are."""
-        require_samples(features, logits, width=self.weight.shape[1])
+        features, _ = samples(self, features, logits, reads=("features",), width=self.weight.shape[1])
         return _score(self.inner, self._shaped, self.weight, self.bias, features)
 
     def _shaped(self, h: Tensor) -> Tensor:
@@ -149,7 +149,12 @@ def _bin(x: Tensor, rank: int, digit: Callable[[Tensor], Tensor]) -> tuple[int, 
 
 
 def _fit(
-    inner: Detector, shaped: Callable[[Tensor], Tensor], weight: Tensor, bias: Tensor | None, features: Tensor, labels: Tensor
+    inner: Detector,
+    shaped: Callable[[Tensor], Tensor],
+    weight: Tensor,
+    bias: Tensor | None,
+    features: Tensor,
+    labels: Tensor | None,
 ) -> None:
     """Fit a detector to reshaped features, which are made whole only where it learns something."""
     if not _learns(inner):

@@ -6,12 +6,12 @@ import dataclasses
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from thermocline.detect import axes as shape
 from thermocline.detect.confidence import energy
-from thermocline.detect.inputs import require_fitted, require_samples, require_temperature, require_training
+from thermocline.detect.inputs import Features, Labels, Logits, matrix, require_fitted, require_temperature, samples, training
 from thermocline.detect.metrics import auroc
 from thermocline.moments import Moments, require_finite, slices
 
@@ -37,11 +37,11 @@ class NECO:
     def __post_init__(self) -> None:
         shape.require_dim(self.dim)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> NECO:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> NECO:
         """Learn the scaling and the principal axes from in-distribution features."""
-        require_training(features, logits, labels)
+        features = training(self, features, logits, labels, reads=("features",)).features
         quick = features.device.type == "cpu" and features.dtype == torch.float32
-        if quick and self._learn(shape.standard_moments(features)):
+        if quick and self._learn(shape.standard_moments(features), rough=True):
             return self
         return self.fit_moments(Moments.of(features))
 
@@ -49,22 +49,26 @@ class NECO:
         """`fit` to a stream, whose features are not kept.
 
         >>> x = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
-        >>> NECO(dim=2).fit_moments(Moments.of(x)).score(x, torch.empty(4, 0))
-        tensor([1., 1., 1., 1.], dtype=torch.float64)
+        >>> NECO(dim=1).fit_moments(Moments.of(x)).score(x).square().sum()  # each lies on one axis, and has a share of 0 or 1
+        tensor(2., dtype=torch.float64)
         """
         self._learn(moments)
         return self
 
-    def _learn(self, moments: Moments) -> bool:
-        """Whether moments of float32 products would have given the same axes."""
-        self.mean, self.std, variance, axes = _standard(moments)
-        self.axes, self.others = axes.tensor_split([shape.leading(variance, self.dim)], 1)
-        return shape.settled(variance, self.dim)
+    def _learn(self, moments: Moments, *, rough: bool = False) -> bool:
+        """Whether these were learned from: moments of float32 products only where float64 would give the same axes."""
+        mean, std, variance, axes = _standard(moments)
+        if rough and not shape.settled(variance, self.dim):
+            return False
+        self.axes, self.others = shape.divide(axes, variance, self.dim)
+        self.mean, self.std = mean, std
+        return True
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         require_fitted(self)
-        require_samples(features, logits, width=len(self.mean), classes=0 if self.logit_factor else None)
+        reads = ("features", "logits") if self.logit_factor else ("features",)
+        features, logits = samples(self, features, logits, reads=reads, width=len(self.mean))
         share = torch.cat([self._share(h) for (h,) in slices(features)])
         return share * logits.detach().amax(1) if self.logit_factor else share
 
@@ -84,12 +88,13 @@ def neco_oracle(
     this one as what it is. No logit factor; which `dim` it was fitted with plays no part.
 
     >>> x = torch.tensor([[-2.0, 0.0], [2.0, 0.0], [0.0, -1.0], [0.0, 1.0]]) @ torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
-    >>> neco_oracle(NECO().fit_moments(Moments.of(x)), x[:2], x[2:])
+    >>> neco_oracle(NECO(dim=1).fit_moments(Moments.of(x)), x[:2], x[2:])
     (1, tensor(1., dtype=torch.float64))
     """
     require_fitted(fitted)
     axes = torch.cat([fitted.axes, fitted.others], 1)
-    inside, outside = (_energies(x, fitted.mean, fitted.std, axes) for x in (id_features, ood_features))
+    inside, outside = matrix(id_features, "id_features"), matrix(ood_features, "ood_features")
+    inside, outside = (_energies(x, fitted.mean, fitted.std, axes) for x in (inside, outside))
     found = torch.stack([auroc(a, b) for a, b in zip(inside, outside)])
     best = int(found.argmax())
     return best + 1, found[best]
@@ -115,27 +120,26 @@ class Residual:
 
     def __post_init__(self) -> None:
         shape.require_dim(self.dim)
-        shape.require_head(self.weight, self.bias)
+        self.weight, self.bias = shape.head(self.weight, self.bias)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> Residual:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> Residual:
         """Learn the principal axes from in-distribution features."""
-        require_training(features, logits, labels)
-        return self.fit_moments(Moments.of(features))
+        return self.fit_moments(Moments.of(training(self, features, logits, labels, reads=("features",)).features))
 
     def fit_moments(self, moments: Moments) -> Residual:
         """`fit` to a stream, whose features are not kept.
 
         >>> x = torch.tensor([[3.0, 1.0], [-3.0, 1.0]])
-        >>> Residual(torch.eye(2), dim=1).fit_moments(Moments.of(x)).score(x, torch.empty(2, 0))
+        >>> Residual(torch.eye(2), dim=1).fit_moments(Moments.of(x)).score(x)
         tensor([-1., -1.], dtype=torch.float64)
         """
         self.origin, self.axes, self.others = _about_origin(moments, self.weight, self.bias, self.dim)
         return self
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         require_fitted(self)
-        require_samples(features, logits, width=len(self.origin))
+        features, _ = samples(self, features, logits, reads=("features",), width=len(self.origin))
         return -_residual(features, self.origin, self.axes, self.others)
 
 
@@ -161,12 +165,12 @@ class ViM:
 
     def __post_init__(self) -> None:
         shape.require_dim(self.dim)
-        shape.require_head(self.weight, self.bias)
+        self.weight, self.bias = shape.head(self.weight, self.bias)
         require_temperature(self.temperature)
 
-    def fit(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> ViM:
+    def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> ViM:
         """Learn the principal axes and alpha from in-distribution samples."""
-        require_training(features, logits, labels, logits_read=True)
+        features, logits, *_ = training(self, features, logits, labels, reads=("features", "logits"))
         return self.fit_moments(Moments.of(features)).match(features, logits)
 
     def fit_moments(self, moments: Moments) -> ViM:
@@ -180,10 +184,10 @@ class ViM:
         self.sums = self.origin.new_zeros(2)
         return self
 
-    def match(self, features: Float[Tensor, "b d"], logits: Float[Tensor, "b c"]) -> ViM:
+    def match(self, features: Features, logits: Logits) -> ViM:
         """Take a batch of training samples into alpha: their mean residual is not to be had from moments."""
         require_fitted(self)
-        require_samples(features, logits, width=len(self.origin), classes=0)
+        features, logits = samples(self, features, logits, reads=("features", "logits"), width=len(self.origin))
         largest, residual = logits.detach().amax(1).double(), _residual(features, self.origin, self.axes, self.others)
         require_finite(largest, "logits that ViM is fitted to")
         self.sums = self.sums + torch.stack([largest.sum(), residual.sum()])
@@ -196,10 +200,10 @@ class ViM:
             raise ValueError("ViM has seen no residual to match logits with: call match, or ask for fewer axes")
         return self.sums[0] / self.sums[1]
 
-    def score(self, features: Float[Tensor, "n d"], logits: Float[Tensor, "n c"]) -> Float[Tensor, "n"]:
+    def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution."""
         require_fitted(self)
-        require_samples(features, logits, width=len(self.origin), classes=0)
+        features, logits = samples(self, features, logits, reads=("features", "logits"), width=len(self.origin))
         residual = _residual(features, self.origin, self.axes, self.others)
         return energy(logits, temperature=self.temperature) - self.alpha * residual
 
@@ -227,10 +231,7 @@ def _about_origin(moments: Moments, weight: Tensor, bias: Tensor | None, dim: in
     origin = torch.zeros_like(moments.mean) if bias is None else -torch.linalg.pinv(wide) @ bias.detach().double()
     shift = moments.mean - origin
     variance, axes = shape.principal(torch.addr(moments.scatter / moments.count, shift, shift))
-    count = shape.leading(variance, dim)
-    if count == len(variance):
-        raise ValueError(f"dim={dim!r} takes all {count} axes, which leaves no residual: ask for fewer")
-    return origin, axes[:, :count], axes[:, count:]
+    return origin, *shape.divide(axes, variance, dim)
 
 
 def _residual(x: Tensor, origin: Tensor, axes: Tensor, others: Tensor) -> Tensor:

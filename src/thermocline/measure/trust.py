@@ -67,7 +67,7 @@ def neco_oracle(seen: Seen) -> Iterator[Row]:
     max_k AUROC(s_k),   s_k = ||P_k z|| / ||z||,   and that k                 [benammar2024neco]
     """
     try:
-        fitted = detect.NECO().fit_moments(seen.last.moments.all)
+        fitted = detect.NECO(dim=1).fit_moments(seen.last.moments.all)
     except ValueError:
         return  # features that it cannot be fitted to
     for name in seen.ood:

@@ -1,6 +1,7 @@
 """How cold a row should be: the published polynomial, rules that keep acting, and fitting one."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from thermocline import attention, softmax
 from thermocline.attention import PLAIN, PUBLISHED, EffectiveItems, Fixed, LogLength, Polynomial, Surface
-from thermocline.attention.rules import powers
+from thermocline.attention.rules import named, powers
+from thermocline.spec import InputError
 
 RULES = [PLAIN, PUBLISHED, Fixed(2.0), LogLength(16), EffectiveItems(3.0), Surface((1.0, 0.1, 0.1), 1, 4.0)]
 
@@ -106,6 +108,28 @@ def test_every_rule_keeps_the_bargain(rule: attention.Rule) -> None:
 def test_names_are_told_apart() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
     assert PUBLISHED.name == "published"
+
+
+@pytest.mark.parametrize("rule", RULES[:-1], ids=lambda rule: rule.name)
+def test_a_rule_goes_by_the_name_it_gives_itself(rule: attention.Rule) -> None:
+    q = logits(5, (1, 2, 9, 4), 1.0)
+    by_name, itself = (attention.adaptive_attention(q, q, q, causal=True, rule=one) for one in (rule.name, rule))
+    assert torch.equal(by_name, itself)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("publishd", "unknown rule 'publishd'; did you mean 'published'?"),
+        ("log-length", r"unknown rule 'log-length'; did you mean 'log-length\(TRAINED\)'?"),
+        ("effective-items(1, 2, 3)", r"did you mean 'effective-items\(TARGET, EDGE\)'?"),
+        ("xyz", "valid: plain, published, fixed"),
+        (3, "a rule is a name, e.g. 'published', or is called"),
+    ],
+)
+def test_a_rule_that_is_not_known_is_said(name: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        named(name)
 
 
 @pytest.mark.parametrize("edge", [0.5, 1.0, 2.0])

@@ -77,6 +77,13 @@ def test_a_rule_is_fitted_to_a_model_and_prompts(gen: torch.Generator, name: str
     hot.disable(net)
     with pytest.raises(InputError, match="one position below 9 is wanted of each of 6 prompts"):
         dispersion.labelled(net, [(batches[0][0], torch.full((6,), 9))])
+    (listed, _), *_ = dispersion.labelled(net, [(batches[0][0], batches[0][1].tolist())])[1, 0]
+    assert torch.equal(listed, rows[1, 0][0][0])
+    for wrong in ([0.5] * 6, "last", torch.ones(6), 3):
+        with pytest.raises(InputError, match="positions are whole numbers, one a prompt, as a tensor or a list"):
+            dispersion.labelled(net, [(batches[0][0], wrong)])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match=r"a batch is \(ids, positions\), .* got a Tensor"):
+        dispersion.labelled(net, [batches[0][0]])  # pyright: ignore[reportArgumentType]
     ahead = cases.model("bert")
     with pytest.raises(InputError, match="looks ahead too"):
         dispersion.labelled(ahead, [(cases.inputs("bert", gen, torch.float32), torch.zeros(2, dtype=torch.long))])

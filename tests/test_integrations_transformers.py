@@ -160,7 +160,11 @@ def test_every_backend_gives_the_reference_token_by_token(gen: torch.Generator, 
 
 def test_what_cannot_be_done_says_so(gen: torch.Generator) -> None:
     with pytest.raises(InputError, match="no attention layer was found in Linear"):
-        hot.enable(torch.nn.Linear(2, 2, device="meta"))
+        hot.attention_layers(torch.nn.Linear(2, 2, device="meta"))
+    with pytest.raises(InputError, match="models of transformers, and was given a MultiheadAttention; .*adaptive_attention"):
+        hot.enable(torch.nn.MultiheadAttention(8, 2, device="meta"))
     model = text("llama")
+    with pytest.raises(InputError, match="unknown rule 'publishd'; did you mean 'published'"):
+        hot.enable(model, rule={1: "publishd"})
     with pytest.raises(InputError, match="backend must be one of auto"):
         hot.enable(model, backend="tritn")

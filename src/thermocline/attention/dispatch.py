@@ -11,7 +11,7 @@ from torch import Tensor
 from thermocline.attention import reference, sdpa, triton
 from thermocline.attention.call import Call, checked
 from thermocline.attention.reference import Attended
-from thermocline.attention.rules import PUBLISHED, Rule
+from thermocline.attention.rules import PUBLISHED, Rule, named
 
 Mask = Bool[Tensor, "..."] | Float[Tensor, "..."]
 
@@ -49,12 +49,12 @@ class Stats(NamedTuple):
 @overload
 def adaptive_attention(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float | None = ..., mask: Mask | None = ...,
-    window: int | None = ..., rule: Rule = ..., backend: str = ..., return_stats: Literal[False] = ...,
+    window: int | None = ..., rule: Rule | str = ..., backend: str = ..., return_stats: Literal[False] = ...,
 ) -> Tensor: ...  # fmt: skip
 @overload
 def adaptive_attention(
     q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float | None = ..., mask: Mask | None = ...,
-    window: int | None = ..., rule: Rule = ..., backend: str = ..., return_stats: Literal[True],
+    window: int | None = ..., rule: Rule | str = ..., backend: str = ..., return_stats: Literal[True],
 ) -> tuple[Tensor, Stats]: ...  # fmt: skip
 def adaptive_attention(
     q: Float[Tensor, "b h q d"],
@@ -65,7 +65,7 @@ def adaptive_attention(
     scale: float | None = None,
     mask: Mask | None = None,
     window: int | None = None,
-    rule: Rule = PUBLISHED,
+    rule: Rule | str = PUBLISHED,
     backend: str = "auto",
     return_stats: bool = False,
 ) -> Float[Tensor, "b h q e"] | tuple[Float[Tensor, "b h q e"], Stats]:
@@ -78,9 +78,10 @@ def adaptive_attention(
     a query's own position, and where not causal as many ahead. `mask` broadcasts to (b, h, q, s) and is boolean, True for
     seen, or added to the logits before beta; a mask of padding is `keep[:, None, None, :]`. Rows that see nothing are zeros.
 
-    `backend` is "triton" (kernels for NVIDIA GPUs, halves, no masks, exact entropies, O(n) memory, no gradients), "sdpa" (stock
-    attention, CPU and CUDA, O(n) memory, no gradients), "reference" (all logits in memory, gradients), or "auto": the first
-    of these that can; which it was is in the stats, and `backend_for` tells without running.
+    `rule` is a rule, one's own included, or the name of one (`attention.rules.NAMES`). `backend` is "triton" (kernels for
+    NVIDIA GPUs, halves, no masks, exact entropies, O(n) memory, no gradients), "sdpa" (stock attention, CPU and CUDA, O(n)
+    memory, no gradients), "reference" (all logits in memory, gradients), or "auto": the first of these that can; which it
+    was is in the stats, and `backend_for` tells without running.
 
     >>> import torch
     >>> q, k = torch.zeros(1, 4, 2, 8), torch.zeros(1, 2, 6, 8)
@@ -90,7 +91,7 @@ def adaptive_attention(
     """
     call = checked(q, k, v, causal=causal, scale=scale, mask=mask, window=window)
     choice = _chosen(call, backend)
-    out, entropy, beta, n = BACKENDS[choice.backend].attend(call, rule)
+    out, entropy, beta, n = BACKENDS[choice.backend].attend(call, named(rule))
     return (out, Stats(entropy, beta, call.lengths if n is None else n, choice)) if return_stats else out
 
 

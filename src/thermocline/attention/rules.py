@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,7 @@ from torch import Tensor
 from thermocline import softmax
 from thermocline.softmax.adaptive import GATE
 from thermocline.softmax.adaptive import PUBLISHED as COEFFICIENTS
+from thermocline.spec import InputError, unknown
 
 Rows = Float[Tensor, "*#rows"]  # numbers of rows, or of groups of rows: they broadcast
 
@@ -185,3 +186,26 @@ class EffectiveItems:
 
 PUBLISHED = Polynomial(COEFFICIENTS, name="published")
 PLAIN = Fixed()
+NAMES = ("plain", "published", "fixed(BETA)", "log-length(TRAINED)", "effective-items(TARGET, EDGE)")
+_WHOLE = {"plain": PLAIN, "published": PUBLISHED}
+_MADE = {"fixed": Fixed, "log-length": lambda trained: LogLength(int(trained)), "effective-items": EffectiveItems}
+
+
+def named(rule: Any) -> Rule:
+    """The rule of one of `NAMES`, numbers in place of the capitals, as a rule's own `name` has them; a rule is itself.
+
+    >>> named("published") is PUBLISHED, named("log-length(16)")
+    (True, LogLength(trained=16))
+    >>> named("publishd")
+    Traceback (most recent call last):
+    thermocline.spec.InputError: unknown rule 'publishd'; did you mean 'published'?
+    """
+    if not isinstance(rule, str):
+        if not callable(rule):
+            raise InputError(f"a rule is a name, e.g. 'published', or is called as rule(entropy, n); got {rule!r}")
+        return rule
+    word, _, numbers = rule.strip().removesuffix(")").partition("(")
+    try:
+        return _WHOLE[rule] if rule in _WHOLE else _MADE[word](*map(float, numbers.split(",")))
+    except (KeyError, TypeError, ValueError):  # another word, or not its numbers
+        raise unknown("rule", rule, NAMES) from None

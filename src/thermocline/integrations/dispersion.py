@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -114,7 +114,7 @@ def measured(model: Any, batches: Iterable[Any], *, split: str, progress: bool =
 
 
 def labelled(
-    model: Any, batches: Iterable[tuple[Any, Tensor]], *, progress: bool = False
+    model: Any, batches: Iterable[tuple[Any, Tensor | Sequence[int]]], *, progress: bool = False
 ) -> dict[tuple[int, int], list[tuple[Tensor, Tensor]]]:
     """What `attention.fit_beta` learns from, by layer and head: logits of each prompt's last token, and its true item.
 
@@ -126,10 +126,22 @@ def labelled(
 
     Layers have the numbers that `enable` knows; all must look back only. Logits are kept, so give few prompts at a time.
     """
-    pairs = [(_inputs(batch), items) for batch, items in batches]
+    pairs = [_pair(given) for given in batches]
     keeper = _Keeper(model, [items for _, items in pairs])
     _listen(model, [batch for batch, _ in pairs], keeper, "logits", progress=progress)
     return keeper.kept
+
+
+def _pair(given: Any) -> tuple[dict[str, Tensor], Tensor]:
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise InputError(f"a batch is (ids, positions), the position of one token a prompt; got a {type(given).__name__}")
+    try:
+        positions = torch.as_tensor(given[1])
+    except (TypeError, ValueError, RuntimeError):
+        positions = torch.zeros(())
+    if positions.ndim != 1 or positions.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
+        raise InputError(f"positions are whole numbers, one a prompt, as a tensor or a list; got {given[1]!r}")
+    return _inputs(given[0]), positions
 
 
 def _listen(model: Any, inputs: list[dict[str, Tensor]], ear: _Ear | _Keeper, title: str, *, progress: bool) -> None:

@@ -2,7 +2,7 @@
 
 from thermocline.integrations import transformers as hot
 hot.enable(model)                                  # the published rule, every layer and head
-hot.enable(model, layers=[10, 11], rule=attention.EffectiveItems(...))
+hot.enable(model, layers=[10, 11], rule="effective-items(4, 1)")
 hot.disable(model)
 """
 
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from thermocline.attention import BACKENDS, PUBLISHED, Rule, adaptive_attention
+from thermocline.attention.rules import named
 from thermocline.spec import InputError
 
 NAME = "thermocline"
@@ -58,17 +59,23 @@ class ByHead:
 def enable(
     model: Any,
     *,
-    rule: Rule | Mapping[int, Rule] = PUBLISHED,
+    rule: Rule | str | Mapping[int, Rule | str] = PUBLISHED,
     layers: Collection[int] | None = None,
     heads: Collection[int] | None = None,
     backend: str = "auto",
 ) -> None:
     """Sharpen the attention of a model at inference, in all layers and heads or in those named; again to change how.
 
-    Layers count from 0, as the model numbers them; `rule` may be one for all of them, or a mapping from layers to theirs.
+    Layers count from 0, as the model numbers them; `rule` may be one for all of them, or a mapping from layers to theirs, each
+    a rule or the name of one.
     Caches, `generate` and every mask of the model work as before; layers and heads that are not named attend as with
     "sdpa". Models with soft-capped or biased logits raise when they are run.
     """
+    if not callable(getattr(model, "set_attn_implementation", None)):
+        raise InputError(
+            f"this sharpens models of transformers, and was given a {type(model).__name__}; where you write the attention "
+            "yourself, call thermocline.attention.adaptive_attention"
+        )
     register(NAME, _attend)
     found = attention_layers(model)
     if isinstance(rule, Mapping) and layers is not None:
@@ -78,10 +85,11 @@ def enable(
         raise InputError(f"backend must be one of auto, {', '.join(BACKENDS)}, got {backend!r}")
     if wrong := sorted(rules.keys() - found.keys()):
         raise InputError(f"there is no attention layer {wrong[0]}: this model has {min(found)} to {max(found)}")
+    settled = {index: named(one) for index, one in rules.items()}
     for index, layer in found.items():
         _SETTINGS.pop(layer, None)
-        if index in rules:
-            _SETTINGS[layer] = Setting(rules[index], None if heads is None else tuple(sorted(heads)), backend)
+        if index in settled:
+            _SETTINGS[layer] = Setting(settled[index], None if heads is None else tuple(sorted(heads)), backend)
     if model not in _BEFORE:
         _BEFORE[model] = _switch(model, NAME)
 

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("transformers")
 import attention_cases as cases
+from typer.testing import CliRunner
 
 from thermocline import attention, record, report
+from thermocline.cli import app
+from thermocline.cli import attention as attending
 from thermocline.integrations import dispersion, reading
 from thermocline.integrations import transformers as hot
 from thermocline.spec import InputError
@@ -231,7 +234,8 @@ def test_kept_read_back_and_drawn(gen: torch.Generator, tmp_path: Path) -> None:
     assert found.rows.schema == record.SCHEMA
     there = found.save(tmp_path / "run")
     assert record.load_rows(there) == found.rows
-    assert report.render(there, tmp_path / "classifier.html").stat().st_size > 100_000
+    with pytest.raises(InputError, match=f"no runs to report on; .*left out: {there} is a scan of attention, .*drawing.save"):
+        report.render(there, tmp_path / "classifier.html")
     with pytest.raises(InputError, match="holds an earlier scan"):
         found.save(tmp_path / "run")
     page = found.write(tmp_path / "attention.html").read_text()
@@ -251,6 +255,19 @@ def test_kept_read_back_and_drawn(gen: torch.Generator, tmp_path: Path) -> None:
     assert found.write(tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match="end its name in one of .html, .svg, .png"):
         found.write(tmp_path / "figure.pdf")
+
+
+def test_the_report_verb_draws_a_scan_that_was_kept(gen: torch.Generator, tmp_path: Path) -> None:
+    found = dispersion.scan(cases.model("llama"), [torch.randint(cases.WORDS, (2, 8), generator=gen)], name="tiny")
+    found.save(tmp_path / "runs/mine")
+    called = CliRunner().invoke(app, ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "a.html")])
+    assert called.exit_code == 0, called.output
+    assert (tmp_path / "a.html").read_text() == found.write(tmp_path / "b.html").read_text()
+    found.save(tmp_path / "runs/other")
+    with pytest.raises(InputError, match=r"mine is a scan of attention, .*; left out: .*other is a scan of attention"):
+        report.load(tmp_path / "runs")
+    with pytest.raises(InputError, match="drawn as a page: leave out --format md"):
+        attending.report([str(tmp_path / "runs/mine")], tmp_path / "a.md", None, "md")
 
 
 def test_reading_tells_dispersing_heads_from_sharp_ones() -> None:

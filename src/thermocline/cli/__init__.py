@@ -221,6 +221,8 @@ def report(
     if format_ not in page.FORMATS:
         raise spec.unknown("format", format_, page.FORMATS)
     output = output or Path(f"report.{format_}")
+    if attending.report(runs, output, figures, format_):
+        return None
     _table(runs)
     page.render(runs, output, figures=figures, format=format_)
     say("report", output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import typer
@@ -57,6 +58,34 @@ def scan(model: str, prompts: Path | None, lengths: str, count: int, to: Path, d
         say("report", found.write(to / "attention.html"))
     except InputError as error:
         out.print(f"no report page: {error}", highlight=False, markup=False)
+
+
+def report(runs: list[str], output: Path, figures: Path | None, format_: str) -> bool:
+    """Print and draw a scan of attention, where that is the one run to report on; whether it was."""
+    from thermocline import record
+    from thermocline.report import page
+
+    places = record.find_runs(runs)
+    if len(places) != 1 or not (places[0] / "spec.json").exists():
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what they say of a classifier's run is said when it is read for its own page
+        try:
+            run = record.load_run(places[0])
+        except InputError:
+            return False
+    if not page.of_attention(run):
+        return False
+    if format_ != "html":
+        raise InputError(f"{places[0]} is a scan of attention, which is drawn as a page: leave out --format {format_}")
+    page.drawing()  # says what is not installed, where that is so
+    from thermocline.integrations import drawing, reading
+
+    out.print(reading.terminal(run))
+    say("report", drawing.save(run, output))
+    for ending in ("svg", "png") if figures else ():
+        say("figure", drawing.save(run, Path(figures or "") / f"attention.{ending}"))
+    return True
 
 
 def _read(prompts: Path) -> list[str]:

@@ -82,6 +82,12 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
             except (InputError, OSError) as error:
                 notes.append(f"left out: {error}")
                 continue
+            if of_attention(run):
+                notes.append(
+                    f"left out: {path} is a scan of attention, which has a page of its own: thermocline report {path}, or "
+                    "thermocline.integrations.drawing.save(record.load_run(...), 'attention.html')"
+                )
+                continue
             if not (run.finished or run.rows.num_rows):
                 notes.append(f"left out: {path} has no rows yet")
                 continue
@@ -96,6 +102,11 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
         raise InputError(f"no runs to report on; give run directories, or a folder of them{told}")
     runs.sort(key=lambda run: (run.spec.train.temperature, run.spec.seed))
     return runs, [*notes, *(str(warning.message) for warning in caught)]
+
+
+def of_attention(run: Loaded) -> bool:
+    """Whether a run is what `integrations.dispersion` or `maximum` kept: heads of a model, and no layers of a classifier."""
+    return any(name.startswith("attention_") for name in run.rows["measure"].unique().to_pylist())
 
 
 def _told_apart(known: Collection[Sequence[Loaded]]) -> list[Loaded]:

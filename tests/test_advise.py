@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from report_cases import HOSTILE, chromium, show
 from scipy import stats
 
-from thermocline import advise, record
+from thermocline import advise, record, report
 from thermocline.advise import Tradeoff, relation
 from thermocline.record import Row
 from thermocline.spec import Data, InputError, Net, Run, Train
@@ -413,3 +413,10 @@ def test_the_verb_prints_the_table_and_the_verdict(tmp_path):
 
 def test_torch_is_left_alone():
     subprocess.run([sys.executable, "-c", "import thermocline.advise, sys; assert 'torch' not in sys.modules"], check=True)
+
+
+def test_paths_are_read_and_runs_taken_as_they_are(tmp_path):
+    folder = sweep(tmp_path / "runs", slope=0.5)
+    runs = record.load_runs(folder)
+    assert advise.tradeoff(str(folder)) == advise.tradeoff([folder]) == advise.tradeoff(runs)
+    assert report.summary(folder) == report.summary([str(run.path) for run in runs]) == report.summary(iter(runs))

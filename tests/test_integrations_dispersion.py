@@ -28,7 +28,7 @@ def by_place(found: dispersion.Diagnosis) -> dict[tuple, float]:
     """Values by measure, depth, head and length."""
     known = {}
     for row in found.rows.to_pylist():
-        given = reading.parameters(row["params"])
+        given = record.parameters(row["params"])
         known[row["measure"], row["depth"], int(given["head"]), int(given["n"])] = row["value"]
     return known
 

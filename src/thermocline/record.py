@@ -30,6 +30,8 @@ import pyarrow.parquet as pq
 from thermocline import spec as specs
 from thermocline.spec import InputError, Run
 
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -67,6 +69,15 @@ def params(**values: object) -> str:
     'of=covariance,rtol=0.001'
     """
     return ",".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items())
+
+
+def parameters(text: str) -> dict[str, str]:
+    """The conventions behind a number, out of the column `params`: the inverse of `params`, values as text.
+
+    >>> parameters("of=covariance,rtol=0.001")
+    {'of': 'covariance', 'rtol': '0.001'}
+    """
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
 
 class Record:
@@ -207,7 +218,7 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
     return Loaded(path, run, provenance, rows, finished)
 
 
-def find_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+def find_runs(paths: Paths) -> list[Path]:
     """Run directories among paths, folders of run directories, and glob patterns, in a stable order."""
     found: list[Path] = []
     for given in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
@@ -219,7 +230,7 @@ def find_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
     return list(dict.fromkeys(found))
 
 
-def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Loaded]:
+def load_runs(paths: Paths) -> list[Loaded]:
     """Every run at these paths. A second copy of a run is no second seed: it is left out, and said."""
     runs: dict[str, Loaded] = {}
     for path in find_runs(paths):
@@ -231,7 +242,14 @@ def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
     return list(runs.values())
 
 
-def load_rows(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> pa.Table:
+def as_runs(runs: Paths | Iterable[Loaded]) -> list[Loaded]:
+    """Runs that were read already, as they are; or every run at these paths."""
+    some = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
+    read = [run for run in some if isinstance(run, Loaded)]
+    return read if len(read) == len(some) else load_runs(one for one in some if not isinstance(one, Loaded)) + read
+
+
+def load_rows(paths: Paths) -> pa.Table:
     """The rows of every run at these paths, as one table with the columns of `SCHEMA`."""
     tables = [run.rows for run in load_runs(paths)]
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thermocline.advise.association import LEAST, Correlation, pearson, spearman
-from thermocline.record import Loaded
+from thermocline.record import Loaded, Paths
 from thermocline.report import facts
 from thermocline.report.curves import pareto_front
 from thermocline.report.facts import Estimate, Summary
@@ -132,7 +132,7 @@ class Tradeoff:
         return dataclasses.replace(self, relations=kept)
 
 
-def tradeoff(runs: Iterable[Loaded]) -> Tradeoff:
+def tradeoff(runs: Paths | Iterable[Loaded]) -> Tradeoff:
     """Transfer against detection, for every net on every data set, every other set and every detector among the runs.
 
         transfer = 1 - rho,   detection = AUROC                               [masarczyk2025softmax, App. M]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -203,7 +203,7 @@ def named(rule: Any) -> Rule:
     if not isinstance(rule, str):
         if not callable(rule):
             raise InputError(f"a rule is a name, e.g. 'published', or is called as rule(entropy, n); got {rule!r}")
-        return rule
+        return cast(Rule, rule)
     word, _, numbers = rule.strip().removesuffix(")").partition("(")
     try:
         return _WHOLE[rule] if rule in _WHOLE else _MADE[word](*map(float, numbers.split(",")))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from thermocline import measure, record
 from thermocline.attention import PLAIN, PUBLISHED, EffectiveItems, Rule
-from thermocline.integrations import dispersion, reading
+from thermocline.integrations import dispersion
 from thermocline.integrations import transformers as hot
 from thermocline.spec import InputError
 
@@ -101,7 +101,7 @@ def effective_items(model: Any, rows: Iterable[record.Row], *, most: int) -> dic
     sums: dict[tuple[int, int], tuple[float, int]] = {}
     for row in rows:
         if row.measure == "attention_entropy":
-            given = reading.parameters(row.params)
+            given = record.parameters(row.params)
             count = int(given["prompts"]) if int(given["n"]) <= most else 0
             place = numbers[id(modules[row.layer])], int(given["head"])
             total, before = sums.get(place, (0.0, 0))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from thermocline.record import Loaded
+from thermocline.record import Loaded, parameters
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -61,11 +61,6 @@ def accuracies(run: Loaded) -> dict[str, dict[int, float]]:
             given = parameters(row["params"])
             found.setdefault(given["rule"], {})[int(given["items"])] = row["value"]
     return found
-
-
-def parameters(text: str) -> dict[str, str]:
-    """The inverse of `record.params`, values as text."""
-    return dict(part.split("=", 1) for part in text.split(","))
 
 
 def evidence(run: Loaded) -> str:

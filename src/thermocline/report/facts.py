@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thermocline import spec as specs
-from thermocline.record import RANK, Loaded
+from thermocline.record import RANK, Loaded, Paths, as_runs, parameters
 
 HEADLINE = (str(RANK["of"]), float(RANK["rtol"]))
 """The `of` and `rtol` of the rank that is put first [masarczyk2023tunnel]; the others are a sensitivity check."""
@@ -151,9 +151,9 @@ def learned(accuracy: float, *, guessing: float) -> bool:
     return accuracy >= min(LEARNED * guessing, guessing + (1 - guessing) / 4)
 
 
-def summary(runs: Iterable[Loaded]) -> list[Summary]:
-    """One summary a run, in the order given."""
-    return [_summary(run) for run in runs]
+def summary(runs: Paths | Iterable[Loaded]) -> list[Summary]:
+    """One summary a run, in the order given; runs that were read, or paths of them."""
+    return [_summary(run) for run in as_runs(runs)]
 
 
 def estimate(values: Iterable[float]) -> Estimate | None:
@@ -193,15 +193,6 @@ def _of(run: Loaded, measure: str, *, last: bool) -> pa.Table:
     table = run.rows.filter(pc.field("measure") == measure).select(_COLUMNS)
     # Before rows become objects: of a long run those of the last step are few.
     return table.filter(pc.field("step") == pc.call_function("max", [table["step"]])) if last and len(table) else table
-
-
-def parameters(text: str) -> dict[str, str]:
-    """The inverse of `record.params`, values as text.
-
-    >>> parameters("of=covariance,rtol=0.001")
-    {'of': 'covariance', 'rtol': '0.001'}
-    """
-    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
 
 def rank_rule(row: dict[str, Any]) -> tuple[str, float] | None:

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import os
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from thermocline import record
-from thermocline.record import Loaded
+from thermocline.record import Loaded, Paths
 from thermocline.report import markdown, theme, view
 from thermocline.report.curves import DECADE, HEADLINE_PLACE, LOWEST
 from thermocline.report.facts import Case, Summary, cases, summary
@@ -25,7 +25,6 @@ from thermocline.spec import InputError, unknown
 if TYPE_CHECKING:
     from thermocline.report.figure import Figure
 
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 FORMATS = ("html", "md")
 _FILES = ("svg", "png", "pdf")
 

@@ -20,7 +20,7 @@ _FILES = ("spec.json", "rows.log", "rows.parquet")
 class Watcher:
     """The page of some runs, drawn when it is asked for and their files have changed."""
 
-    def __init__(self, paths: page.Paths) -> None:
+    def __init__(self, paths: record.Paths) -> None:
         self.paths = [paths] if isinstance(paths, (str, Path)) else list(paths)  # pyright: ignore[reportArgumentType]
         self._lock = threading.Lock()
         self._version, self._page = "", b""

@@ -14,7 +14,7 @@ TEXT = (Path(__file__).parent.parent / "README.md").read_text()
 
 def blocks(heading: str = "") -> list[str]:
     """The Python of the whole page, or of the section under a heading."""
-    section = re.split(r"^#+ ", TEXT.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.M)[0] if heading else TEXT
+    section = re.split(r"^##+ ", TEXT.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.M)[0] if heading else TEXT
     return re.findall(r"```python\n(.*?)```", section, re.S)
 
 

@@ -1,6 +1,7 @@
 """The command line as a user meets it: in a process of its own, with typos, missing files and bad data."""
 
 import functools
+import json
 import shutil
 import signal
 import subprocess
@@ -136,9 +137,10 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     images, labels = generator.integers(0, 256, (60, 16, 16), dtype=np.uint8), np.arange(60) % 10
     np.savez(tmp_path / "small.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
-    printed = thermocline(*words, cwd=tmp_path)
+    printed = thermocline(*words, "--seed", "4", cwd=tmp_path)
     assert "report: scan/report.html" in printed
     assert "Effective depth" in printed
+    assert json.loads((tmp_path / "scan" / "spec.json").read_text())["seed"] == 4
     assert "holds an earlier scan" in thermocline(*words, cwd=tmp_path, code=2)
     words += ["--out", "second"]
     for model, message in {

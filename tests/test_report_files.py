@@ -221,29 +221,6 @@ def test_any_number_of_nets_stand_side_by_side(tmp_path):
     assert "runes:1" not in side  # a set that only one of them has compares nothing
 
 
-def test_two_scans_of_one_architecture_are_two_nets(tmp_path, monkeypatch):
-    """A spec does not know which weights were scanned; equal rows are still one scan."""
-    write(tmp_path / "first", **COLD)
-    write(tmp_path / "second", **{**HOT, "temperature": 1})
-    shutil.copytree(tmp_path / "second", tmp_path / "third")
-    runs, notes = report.load(tmp_path)
-    assert [run.spec.net.name for run in runs] == ["mlp", "mlp (second)"]
-    assert "third is the same run as" in notes[0]
-    monkeypatch.setattr(figures, "MAKERS", ())
-    assert "mlp (second) on runes" in report.render(tmp_path, tmp_path / "page.html").read_text()
-
-
-def test_scans_in_folders_of_one_name_are_as_many_nets(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MAKERS", ())
-    places = [write(tmp_path / name / "scan", **{**COLD, "neco": 0.6 + i / 10}) for i, name in enumerate("abc")]
-    made = page.gather(places)
-    assert [run.spec.net.name for run in made.runs.values()] == ["mlp", "mlp (b/scan)", "mlp (c/scan)"]
-    assert [run.path for run in made.runs.values()] == places
-    assert list(made.runs) == [one.key for one in made.summaries]
-    assert [case.groups[0].members[0].auroc["digits", "neco"] for case, _ in made.drawn] == pytest.approx([0.5, 0.6, 0.7])
-    assert all(f"mlp{more} on runes" in page.html(made) for more in ("", " (b/scan)", " (c/scan)"))
-
-
 def test_figures_are_files_for_papers(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "MAKERS", figures.MAKERS[:2])
     report.render(write_pair(tmp_path / "runs"), tmp_path / "page.md", figures=tmp_path / "figures", format="md")

@@ -1,7 +1,10 @@
 """A model and data of the user's own: any kind of either, measured without a trace left behind."""
 
+import json
 import math
 import random
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +14,10 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import thermocline as tc
-from thermocline import geometry, nets, record
+from thermocline import geometry, nets, record, report
 from thermocline.measure import find_taps
 from thermocline.nets import Tap
+from thermocline.report import facts
 from thermocline.spec import Failure, InputError, Net
 
 CLASSES = 4
@@ -118,7 +122,7 @@ def test_every_kind_of_data_gives_the_same_rows(kind: str) -> None:
     plain = tc.scan(seeded(Foreign), **SETS).rows.to_pylist()
     # Which samples stand for all in alignment depends on the order they come in.
     for a, b in zip(plain, tc.scan(seeded(Foreign), **sets).rows.to_pylist()):
-        assert {**a, "value": 0} == {**b, "value": 0}
+        assert {**a, "value": 0, "run": ""} == {**b, "value": 0, "run": ""}
         if not (kind == "shuffled" and a["measure"] == "alignment"):
             assert math.isclose(a["value"], b["value"], rel_tol=1e-3, abs_tol=1e-4), a
 
@@ -289,6 +293,52 @@ def test_a_scan_is_saved_as_a_run_and_reported(tmp_path: Path) -> None:
     assert record.load_rows(path).equals(result.rows)
     page = result.report(tmp_path / "page.html")
     assert "mine" in page.read_text()
+
+
+def test_scans_are_told_apart_by_weights_and_by_what_was_found(tmp_path: Path) -> None:
+    few = {"measures": ["accuracy"]}
+    nets_ = [seeded(Foreign, seed) for seed in range(3)]
+    for number, net in enumerate(nets_):
+        tc.scan(net, SETS["train"], SETS["test"], **few).save(tmp_path / str(number))
+    again = tc.scan(nets_[0], SETS["train"], SETS["test"], **few).found.spec
+    first = record.load_run(tmp_path / "0").spec
+    assert again == first
+    assert re.fullmatch("[0-9a-f]{12}", first.scanned)
+    assert tc.scan(nets_[0], SETS["test"], SETS["test"], **few).found.spec.scanned != first.scanned
+    assert len(set(record.load_rows(tmp_path)["run"].to_pylist())) == 3
+    shutil.copytree(tmp_path / "0", tmp_path / "copy")
+    with pytest.warns(UserWarning, match="copy is the same run as"):
+        assert len(record.load_runs(tmp_path)) == 3
+    with pytest.raises(InputError, match="holds an earlier scan"):
+        tc.scan(nets_[1], SETS["train"], SETS["test"], **few).save(tmp_path / "0")
+
+
+def test_three_scans_with_seeds_are_one_setting_and_a_watch_stands_apart(tmp_path: Path) -> None:
+    for seed in range(3):
+        net = seeded(Foreign, seed)
+        with tc.Watch(net, SETS["train"], directory=tmp_path / f"watch{seed}", seed=seed) as watch:
+            watch.step(0)
+        tc.scan(net, SETS["train"], SETS["test"], measures=["accuracy"], seed=seed).save(tmp_path / f"scan{seed}")
+    runs, notes = report.load(tmp_path)
+    found = {case.title: [group.seeds for group in case.groups] for case in facts.cases(report.summary(runs))}
+    assert found == {"Foreign on data": [3], "Foreign (watched) on data": [3]}
+    assert notes == []
+
+
+def test_a_scan_says_how_it_was_made_and_no_recipe_that_nobody_gave(tmp_path: Path) -> None:
+    result = tc.scan(seeded(Foreign), SETS["train"], SETS["test"], measures=["accuracy"], temperature=3.0)
+    with tc.Watch(seeded(Foreign), SETS["train"], directory=tmp_path / "watch", temperature=3.0) as watch:
+        watch.step(0)
+    for path in (result.save(tmp_path / "scan"), tmp_path / "watch"):
+        plain = json.loads((path / "spec.json").read_text())
+        assert (plain["train"], plain["net"]) == ({"temperature": 3.0}, {"name": "Foreign"})
+        known = record.load_run(path).provenance
+        assert {"command", "device", "hardware", "versions", "commit", "source", "wall_seconds", "measures"} <= known.keys()
+        assert known["versions"]["torch"] == torch.__version__
+        html = report.render(path, tmp_path / "page.html").read_text()
+        assert "<code>train.temperature</code> 3" in html
+        assert "<code>train.epochs</code>" not in html
+        assert "<code>scanned</code>" not in html
 
 
 def train_some(net: nn.Module, steps: int, after) -> None:

@@ -31,6 +31,7 @@ def test_every_setting_changes_the_key() -> None:
         "train.milestones": (0.3,),
         "measures": ("rank",),
         "follow": ("rank",),
+        "scanned": "0123456789ab",
         "probes": ("logistic", "ridge"),
         "train.nesterov": True,
         "train.compile": True,
@@ -107,6 +108,8 @@ def test_set_parses_by_type(text: str, path: str, value: object) -> None:
         ("name=mlp", "did you mean 'data.name' or 'net.name'?"),
         ("wd=1", "unknown setting 'wd'; see: thermocline list settings"),
         ("temperature", "has no '='"),
+        ("scanned=0123456789ab", "scanned is found by scan and Watch, and cannot be set"),
+        ("scaned=1", "did you mean 'seed'"),
     ],
 )
 def test_a_typo_is_named(text: str, message: str) -> None:
@@ -138,3 +141,13 @@ def test_names_are_readable_and_safe() -> None:
     assert " " not in name
     assert name.startswith("folder-my-data-x-mlp")
     assert "-T0.5-s0-" in name
+
+
+def test_a_scan_keeps_to_what_is_known_and_comes_back() -> None:
+    run = Run(Data("mine", ood=("other",)), Net("Mine"), Train(temperature=3), seed=2, scanned="0123456789ab")
+    plain = spec.to_json(run)
+    assert plain["train"] == {"temperature": 3.0}
+    assert spec.from_json(plain) == run
+    assert spec.from_json(spec.to_json(spec.replace(run, {"train.lr": 0.7}))).train.lr == 0.7
+    assert "scanned" not in spec.to_json(Run())
+    assert "scanned" not in [path for path, *_ in spec.describe()]

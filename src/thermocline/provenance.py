@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -9,10 +10,12 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 import thermocline
 
@@ -33,6 +36,19 @@ def session(device: torch.device, processes: int) -> dict[str, Any]:
     }
 
 
+def identity(net: nn.Module, rows: Sequence[tuple[Any, ...]] = ()) -> str:
+    """Twelve hex digits of the SHA-256 of a net's weights and of what was found on it: which net, by which data."""
+    digest = hashlib.sha256()
+    for name, value in net.state_dict().items():
+        if isinstance(value, Tensor):
+            plain = value.detach().cpu()
+            plain = plain.dequantize() if plain.is_quantized else plain.to_dense()
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+            digest.update(plain.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    digest.update("\n".join(map(repr, rows)).encode())
+    return digest.hexdigest()[:12]
+
+
 def processor() -> str:
     """The CPU's name."""
     try:
@@ -42,6 +58,7 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
+@functools.cache
 def _source() -> str:
     """Twelve hex digits of the SHA-256 of the package's code: which tree made the rows, where there is no git to ask."""
     here = Path(__file__).parent
@@ -49,6 +66,7 @@ def _source() -> str:
     return hashlib.sha256(b"".join(str(f.relative_to(here)).encode() + f.read_bytes() for f in files)).hexdigest()[:12]
 
 
+@functools.cache
 def _commit() -> str | None:
     """The commit of the source tree this package runs from, "+changes" when it is not clean; None when installed."""
 

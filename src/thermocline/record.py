@@ -232,14 +232,20 @@ def find_runs(paths: Paths) -> list[Path]:
 
 def load_runs(paths: Paths) -> list[Loaded]:
     """Every run at these paths. A second copy of a run is no second seed: it is left out, and said."""
-    runs: dict[str, Loaded] = {}
+    runs: dict[str, list[Loaded]] = {}
     for path in find_runs(paths):
         run = load_run(path)
-        if run.spec.key in runs:
-            warnings.warn(f"{path} is the same run as {runs[run.spec.key].path}: it is left out", stacklevel=2)
+        alike = runs.setdefault(run.spec.key, [])
+        if same := next((one for one in alike if same_run(one, run)), None):
+            warnings.warn(f"{path} is the same run as {same.path}: it is left out", stacklevel=2)
         else:
-            runs[run.spec.key] = run
-    return list(runs.values())
+            alike.append(run)
+    return [run for alike in runs.values() for run in alike]
+
+
+def same_run(one: Loaded, other: Loaded) -> bool:
+    """Whether one is a copy of the other: a spec says all of what was trained here, and of a scan only with its rows."""
+    return one.spec.key == other.spec.key and ("sessions" in other.provenance or one.rows.equals(other.rows))
 
 
 def as_runs(runs: Paths | Iterable[Loaded]) -> list[Loaded]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 import tempfile
 import time
@@ -17,7 +18,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from thermocline import measure, record, report
+from thermocline import measure, provenance, record, report
 from thermocline.data import Split
 from thermocline.measure import source
 from thermocline.measure.collect import Spread
@@ -65,9 +66,8 @@ class Scan:
 
     def save(self, directory: str | Path) -> Path:
         """Write a new run directory, which `thermocline report` and `record.load_rows` read beside any other."""
+        _check_unused(directory, "scan")
         with record.open_run(directory, self.found.spec) as log:
-            if log.recorded(0):  # of which weights, its spec cannot tell
-                raise InputError(f"{directory} holds an earlier scan; choose another directory")
             log.append(0, [record.Row(*(row[name] for name in record.Row._fields)) for row in self.rows.to_pylist()])
             log.describe(self.found.provenance)
             log.finish([0])
@@ -93,6 +93,7 @@ def scan(
     tokens: Literal["mean", "cls"] = "mean",
     logits: Callable[[Any], Tensor] = lambda output: output,
     name: str | None = None,
+    seed: int = 0,
     progress: bool = False,
 ) -> Scan:
     """Measure a classifier at every weight layer, showing it each sample of each set once (some 2,000 again, for gradients).
@@ -101,14 +102,14 @@ def scan(
     name to the (train, test) of labelled other data. `temperature` is the one the model was trained at. Layers are those
     the model declares in `.taps`, else every Linear and convolution that matches `pattern`, in the order they run. `probes`
     are the linear probes trained on each, ridge in closed form and logistic by the papers' protocol; the first gives the
-    effective depth. `logits` picks the logits from what the model returns. The model's modes and hooks and all random
-    states are as before.
+    effective depth. `logits` picks the logits from what the model returns. `seed` says which of several trainings of one
+    setting this is; reports then give their mean. The model's modes and hooks and all random states are as before.
     """
     net = inner(model)
     measure.check_sets(ood or {})
-    data = Data(train.name if isinstance(train, Split) else "data", ood=tuple(ood or ()))
-    what = Run(data, Net(name or type(net).__name__), Train(temperature=temperature), probes=tuple(probes))
     with _random_states_kept(train, test, *(split for pair in (ood or {}).values() for split in pair)):
+        names = measure.select(measures)
+        what = _spec(net, name, train, temperature, seed, ood=tuple(ood or ()), measures=names, probes=tuple(probes))
         taps = _taps(net, taps) or _find(net, train, logits, pattern, tokens)
         began = time.monotonic()
         rows = measure.measure(
@@ -118,17 +119,29 @@ def scan(
             ood or {},
             temperature=temperature,
             taps=taps,
-            measures=measures,
+            measures=names,
             probes=what.probes,
             logits=logits,
             progress=progress,
         )
-        facts = {
-            "wall_seconds": round(time.monotonic() - began, 1),
-            "measures": {one: measure.MEASURES[one].explain() for one in measure.select(measures)},
-        }
-        facts |= {"classes": list(train.names)} if isinstance(train, Split) and train.names else {}
+        what = dataclasses.replace(what, scanned=provenance.identity(net, rows))
+        facts = {**_facts(net, train, names, seed), "wall_seconds": round(time.monotonic() - began, 1)}
         return Scan(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, rows)]), True))
+
+
+def _spec(
+    net: nn.Module, name: str | None, data: Any, temperature: float, seed: int, *, ood: tuple[str, ...] = (), **more: Any
+) -> Run:  # fmt: skip
+    """What is known of a net that was trained elsewhere."""
+    sets = Data(data.name if isinstance(data, Split) else "data", ood=ood)
+    return Run(sets, Net(name or type(net).__name__), Train(temperature=temperature), seed=seed, **more)
+
+
+def _facts(net: nn.Module, data: Any, names: Iterable[str], seed: int) -> dict[str, Any]:
+    """How rows come about that are measured now."""
+    facts = {**provenance.session(next(net.parameters()).device, 1), "seed": seed}
+    facts["measures"] = {one: measure.MEASURES[one].explain() for one in names}
+    return facts | ({"classes": list(data.names)} if isinstance(data, Split) and data.names else {})
 
 
 def inner(model: nn.Module) -> nn.Module:
@@ -185,6 +198,7 @@ class Watch:
         logits: Callable[[Any], Tensor] = lambda output: output,
         directory: str | Path | None = None,
         name: str | None = None,
+        seed: int = 0,
         writer: Any = None,
     ) -> None:
         for what, value in (("every", every), ("samples", samples)):
@@ -201,13 +215,15 @@ class Watch:
             self._sample = _sample(data, self.net, samples)
             taps = _taps(self.net, taps) or _find(self.net, self._sample, logits, "*", "mean")
         self._options = {"temperature": temperature, "measures": names, "taps": taps, "logits": logits}
-        self._what = Run(Data("data"), Net(name or type(self.net).__name__), Train(temperature=temperature))
+        known = {"measures": names, "follow": names, "scanned": provenance.identity(self.net)}
+        self._what = _spec(self.net, name, data, temperature, seed, **known)
         self._seen: dict[int, list[record.Row]] = {}
         self._closing = contextlib.ExitStack()
-        self._log = self._closing.enter_context(record.open_run(directory, self._what)) if directory is not None else None
-        if self._log is not None and (self._log.finished or self._log.recorded(0)):
-            self._closing.close()
-            raise InputError(f"{directory} holds an earlier watch; choose another directory")
+        self._log = None
+        if directory is not None:
+            _check_unused(directory, "watch")
+            self._log = self._closing.enter_context(record.open_run(directory, self._what))
+            self._log.describe(_facts(self.net, data, names, seed))
         self.spent = time.monotonic() - self.began
 
     def __enter__(self) -> Watch:
@@ -221,6 +237,7 @@ class Watch:
     def close(self) -> None:
         """Stop watching; with a directory, make it a finished run."""
         if self._log is not None and not self._log.finished:
+            self._log.describe({"wall_seconds": round(time.monotonic() - self.began, 1)})
             self._log.finish(self._seen)
         self._closing.close()
 
@@ -260,6 +277,11 @@ class Watch:
     def overhead(self) -> float:
         """The share of the time since the start that went into watching."""
         return self.spent / max(time.monotonic() - self.began, 1e-9)
+
+
+def _check_unused(directory: str | Path, what: str) -> None:
+    if any((Path(directory) / rows).exists() for rows in ("rows.log", "rows.parquet")):
+        raise InputError(f"{directory} holds an earlier {what} or run; choose another directory")
 
 
 def _key(row: record.Row) -> str:

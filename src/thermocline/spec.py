@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
+_OBSERVED = {"data.name", "data.ood", "net.name", "train.temperature", "measures", "seed", "probes", "follow"}  # of a scan
 Probe = Literal["ridge", "logistic", "logistic-flatten", "logistic-smooth", "logistic-standard", "logistic-grid"]
 
 
@@ -164,6 +165,7 @@ class Run:
         ("ridge",), "linear probes to train on every layer; the first gives effective depth and OOD drop in reports"
     )
     follow: tuple[str, ...] = setting((), "measures to take at every snapshot, beside the cheap ones that always are")
+    scanned: str = setting("", "which net trained elsewhere this was found on: no setting, but what tells scans apart")
 
     @property
     def key(self) -> str:
@@ -198,9 +200,20 @@ def leaves(spec: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + field.name, value
 
 
+def known(settings: Mapping[str, Any]) -> list[str]:
+    """The paths of the leaves that say something: of a net that was trained elsewhere nobody gave a recipe.
+
+    >>> len(known(dict(leaves(Run())))) > len(known(dict(leaves(Run(scanned="0123456789ab")))))
+    True
+    """
+    return [path for path in settings if path != "scanned" and (not settings.get("scanned") or path in _OBSERVED)]
+
+
 def describe() -> Iterator[tuple[str, str, Any, str]]:
     """Every setting as (dotted path, type, default, help line)."""
     for path, default in leaves(Run()):
+        if path == "scanned":
+            continue
         owner, field = _locate(path)
         hint = _hints(owner)[field.name]
         yield path, _spell(hint), default, field.metadata.get("help", "")
@@ -237,14 +250,23 @@ def parse(run: Run, assignments: Iterable[str]) -> Run:
         path, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--set {text!r} has no '='; write path=value, e.g. train.temperature=100")
+        if path.strip() == "scanned":
+            raise InputError("scanned is found by scan and Watch, and cannot be set")
         owner, field = _locate(path.strip())
         changes[path.strip()] = _parse(path.strip(), value.strip(), _hints(owner)[field.name])
     return replace(run, changes)
 
 
 def to_json(run: Run) -> dict[str, Any]:
-    """Nested plain data, the inverse of `from_json`."""
-    return json.loads(json.dumps(dataclasses.asdict(run)))
+    """Nested plain data, the inverse of `from_json`; of a scan, only what is known of it."""
+    given, default = dict(leaves(run)), dict(leaves(Run()))
+    told = {*known(given), *(path for path in given if given[path] != default[path])}
+    plain: dict[str, Any] = {}
+    for path, value in given.items():
+        *parents, last = path.split(".")
+        if path in told:
+            functools.reduce(lambda inside, name: inside.setdefault(name, {}), parents, plain)[last] = value
+    return json.loads(json.dumps(plain))
 
 
 def from_json(plain: Mapping[str, Any]) -> Run:
@@ -272,7 +294,7 @@ def _locate(path: str) -> tuple[type, dataclasses.Field[Any]]:
     """The class and field behind a dotted path that ends at a leaf."""
     valid = [name for name, _ in leaves(Run())]
     if path not in valid:
-        named = [f"{path}.name"] if f"{path}.name" in valid else valid
+        named = [f"{path}.name"] if f"{path}.name" in valid else [name for name in valid if name != "scanned"]
         raise unknown("setting", path, named, see="thermocline list settings")
     owner: type = Run
     *parents, last = path.split(".")

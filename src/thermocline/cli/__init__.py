@@ -156,6 +156,7 @@ def scan(
     weights: Annotated[Path | None, typer.Option(help="Its weights, a .safetensors file.")] = None,
     ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
     temperature: Temperature = 1.0,
+    seed: Annotated[int, typer.Option(help="Which of several trainings of one setting this is.", min=0)] = 0,
     pattern: Annotated[str, typer.Option(help="Which layers, by their paths, e.g. 'layer*.conv*'.")] = "*",
     probe: Annotated[list[str] | None, typer.Option(help=f"Linear probe to train: {PROBES}; may be repeated.")] = None,
     attention: Annotated[
@@ -192,7 +193,7 @@ def scan(
     train, test = sets.load(data, device=place, data_dir=data_dir)
     others = {name: sets.load(name, like=train, device=place, data_dir=data_dir) for name in ood or ()}
     net = module_of(make, model, weights).to(place)
-    options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model}
+    options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model, "seed": seed}
     result = scan_model(net, train, test, others, **options, progress=True)
     result.save(to)
     _conclude([to], to / "report.html")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 
 from thermocline import spec as specs
 from thermocline.record import RANK, Loaded, Paths, as_runs, parameters
+from thermocline.report.apart import OBSERVING, told_apart
 
 HEADLINE = (str(RANK["of"]), float(RANK["rtol"]))
 """The `of` and `rtol` of the rank that is put first [masarczyk2023tunnel]; the others are a sensitivity check."""
@@ -22,9 +24,6 @@ _STUDENT = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
-
-# What does not change the trained network, so that runs differing only here are still alike.
-OBSERVING = {"seed", "measures", "data.ood", "train.snapshots"}
 
 LEARNED = 3  # times what guessing gets right
 
@@ -67,6 +66,11 @@ class Summary:
     overconfidence: float | None
     softening: float | None
     guessing: float | None  # what always naming the most frequent class gets right; where that was not recorded, 1 / classes
+
+    @functools.cached_property
+    def known(self) -> list[str]:
+        """The paths of the settings that somebody gave."""
+        return specs.known(self.settings)
 
     @property
     def learned(self) -> bool:
@@ -152,8 +156,10 @@ def learned(accuracy: float, *, guessing: float) -> bool:
 
 
 def summary(runs: Paths | Iterable[Loaded]) -> list[Summary]:
-    """One summary a run, in the order given; runs that were read, or paths of them."""
-    return [_summary(run) for run in as_runs(runs)]
+    """One summary a run, in the order given, of runs or their paths; where a scan is of another net than one before it, so is
+    its name.
+    """
+    return [_summary(run) for run in told_apart(as_runs(runs))[0]]
 
 
 def estimate(values: Iterable[float]) -> Estimate | None:

@@ -263,6 +263,8 @@ def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
 
 
 def _differing(base: Group, group: Group) -> list[str]:
-    before, after = base.members[0].settings, group.members[0].settings
-    paths = [path for path in before if path.startswith("train.") and path not in ("train.temperature", "train.snapshots")]
+    one, other = base.members[0], group.members[0]
+    before, after = one.settings, other.settings
+    paths = [path for path in one.known if path.startswith("train.") and path in other.known]
+    paths = [path for path in paths if path not in ("train.temperature", "train.snapshots")]
     return [f"{path} {before[path]} to {after[path]}" for path in paths if before[path] != after[path]]

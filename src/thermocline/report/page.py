@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import os
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import pyarrow as pa
 from thermocline import record
 from thermocline.record import Loaded, Paths
 from thermocline.report import markdown, theme, view
+from thermocline.report.apart import told_apart
 from thermocline.report.curves import DECADE, HEADLINE_PLACE, LOWEST
 from thermocline.report.facts import Case, Summary, cases, summary
 from thermocline.report.theme import Temperatures
@@ -91,42 +91,21 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
                 notes.append(f"left out: {path} has no rows yet")
                 continue
             alike = known.setdefault(run.spec.key, [])
-            if same := next((one for one in alike if "sessions" in run.provenance or one.rows.equals(run.rows)), None):
+            if same := next((one for one in alike if record.same_run(one, run)), None):
                 notes.append(f"{path} is the same run as {same.path}: it is left out")
                 continue
             alike.append(run)
-    runs = _told_apart(known.values())
+    runs, told = told_apart(run for alike in known.values() for run in alike)
     if not runs:
-        told = f" ({'; '.join(notes)})" if notes else ""
-        raise InputError(f"no runs to report on; give run directories, or a folder of them{told}")
+        why = f" ({'; '.join(notes)})" if notes else ""
+        raise InputError(f"no runs to report on; give run directories, or a folder of them{why}")
     runs.sort(key=lambda run: (run.spec.train.temperature, run.spec.seed))
-    return runs, [*notes, *(str(warning.message) for warning in caught)]
+    return runs, [*notes, *told, *(str(warning.message) for warning in caught)]
 
 
 def of_attention(run: Loaded) -> bool:
     """Whether a run is what `integrations.dispersion` or `maximum` kept: heads of a model, and no layers of a classifier."""
     return any(name.startswith("attention_") for name in run.rows["measure"].unique().to_pylist())
-
-
-def _told_apart(known: Collection[Sequence[Loaded]]) -> list[Loaded]:
-    """All runs, no two under one key: a scan's spec does not know which weights were scanned, but its folder does.
-
-    The first of those alike keeps its name; each other adds as much of the end of its path as no other ends in.
-    """
-    runs = {alike[0].spec.key: alike[0] for alike in known}
-    for alike in known:
-        places = [scan.path.resolve().parts for scan in alike]
-        for scan, parts in zip(alike[1:], places[1:], strict=True):
-            ends = (parts[-length:] for length in range(1, len(parts) + 1))
-            own = ("/".join(end) for end in ends if sum(place[-len(end) :] == end for place in places) == 1)
-            other = next(one for words in own if (one := _renamed(scan, words)).spec.key not in runs)
-            runs[other.spec.key] = other
-    return list(runs.values())
-
-
-def _renamed(scan: Loaded, words: str) -> Loaded:
-    net = dataclasses.replace(scan.spec.net, name=f"{scan.spec.net.name} ({words})")
-    return dataclasses.replace(scan, spec=dataclasses.replace(scan.spec, net=net))
 
 
 def gather(paths: Paths) -> Report:

@@ -136,17 +136,21 @@ def glossary(runs: Iterable[Loaded]) -> dict[str, dict[str, str]]:
 
 
 def settings(summaries: Sequence[Summary]) -> dict[str, Any]:
-    """What was set: shared by all runs, and what differs run by run."""
-    paths = list(summaries[0].settings)
-    differing = [path for path in paths if len({one.settings[path] for one in summaries}) > 1]
+    """What was set: shared by all runs, and what differs run by run; of nets trained elsewhere, only what is known."""
+    paths = [path for path in summaries[0].settings if any(path in one.known for one in summaries)]
+    differing = [path for path in paths if len({(path in one.known and (one.settings[path],)) for one in summaries}) > 1]
     default = dict(specs.leaves(specs.Run()))
     shared = [
-        {"path": path, "value": _words(value := summaries[0].settings[path]), "chosen": value != default[path]}
+        {"path": path, "value": _setting(summaries[0], path), "chosen": summaries[0].settings[path] != default[path]}
         for path in paths
         if path not in differing
     ]
-    rows = [{"name": one.name, "values": [_words(one.settings[path]) for path in differing]} for one in summaries]
+    rows = [{"name": one.name, "values": [_setting(one, path) for path in differing]} for one in summaries]
     return {"shared": shared, "differing": differing, "rows": rows}
+
+
+def _setting(one: Summary, path: str) -> str:
+    return _words(one.settings[path]) if path in one.known else "not known"
 
 
 def provenance(run: Loaded, one: Summary) -> dict[str, Any]:

@@ -382,3 +382,40 @@ def test_watch_by_hand() -> None:
     assert set(watch.rows["measure"].to_pylist()) == {"accuracy", "rank"}
     with pytest.raises(InputError, match="did you mean 'rank'"):
         tc.Watch(net, SETS["train"], measures=["rnk"])
+
+
+@pytest.mark.parametrize("way", ["given", "set"])
+def test_watch_follows_a_temperature_that_moves(way: str) -> None:
+    net, (x, y) = seeded(Foreign).eval(), SETS["train"]
+    watch = tc.Watch(net, (x, y), every=1)
+    for step, temperature in enumerate((1.0, 20.0, 4.0)):
+        if way == "given":
+            watch.step(step, temperature=temperature)
+        else:
+            watch.temperature = temperature
+            watch.step(step)
+    watch.step(3)
+    found = {(row["measure"], row["step"]): row["value"] for row in watch.rows.to_pylist() if row["split"] == "train"}
+    with torch.no_grad():
+        logits = net(x)
+    for step, temperature in enumerate((1.0, 20.0, 4.0, 4.0)):
+        tempered = logits / temperature
+        assert found["temperature", step] == temperature
+        assert found["loss", step] == pytest.approx(float(nn.functional.cross_entropy(tempered, y)), rel=1e-5)
+        assert found["logit_norm", step] == found["logit_norm", 0]
+        assert found["tempered_logit_norm", step] == pytest.approx(found["logit_norm", 0] / temperature)
+    with pytest.raises(InputError, match="temperature must be above 0"):
+        watch.temperature = 0.0
+    with pytest.raises(InputError, match="temperature must be above 0"):
+        watch.step(4, temperature=-1.0)
+
+
+def test_a_watch_that_counts_measures_at_the_temperature_that_is_set() -> None:
+    net = seeded(Foreign).train()
+    net.dropout.eval()
+    with tc.Watch(net, SETS["train"], every=1) as watch:
+        for temperature in (2.0, 8.0):
+            watch.temperature = temperature
+            net(SETS["train"][0][:8])
+    found = {row["step"]: row["value"] for row in watch.rows.to_pylist() if row["measure"] == "temperature"}
+    assert found == {0: 2.0, 1: 8.0}

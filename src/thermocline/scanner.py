@@ -25,7 +25,7 @@ from thermocline.measure.collect import Spread
 from thermocline.nets import Tap
 from thermocline.spec import Data, InputError, Net, Probe, Run, Train
 
-WATCHED = ("accuracy", "loss", "logit_norm", "tempered_logit_norm", "solution_rank")
+WATCHED = ("accuracy", "loss", "logit_norm", "tempered_logit_norm", "temperature", "solution_rank")
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,8 @@ class Watch:
     """Measures a model every so many steps of your own training loop, on a fixed sample of your data.
 
     Either call `watch.step(step)` after each step, or train inside `with Watch(...) as watch:`, where it counts the forward
-    passes made in training mode. `rows` is what was seen so far; `directory` also keeps them as a run, `writer` (anything
+    passes made in training mode. A temperature that moves is given with a step, or set as `watch.temperature`, from when on
+    measurements are at it. `rows` is what was seen so far; `directory` also keeps them as a run, `writer` (anything
     with `add_scalar(tag, value, step)`, such as TensorBoard's) draws them as they come. `overhead` is the share of the time
     since the start that watching took.
     """
@@ -214,7 +215,8 @@ class Watch:
         with _random_states_kept(data):
             self._sample = _sample(data, self.net, samples)
             taps = _taps(self.net, taps) or _find(self.net, self._sample, logits, "*", "mean")
-        self._options = {"temperature": temperature, "measures": names, "taps": taps, "logits": logits}
+        self._options = {"measures": names, "taps": taps, "logits": logits}
+        self.temperature = temperature
         known = {"measures": names, "follow": names, "scanned": provenance.identity(self.net)}
         self._what = _spec(self.net, name, data, temperature, seed, **known)
         self._seen: dict[int, list[record.Row]] = {}
@@ -247,8 +249,19 @@ class Watch:
             self.step(self.count)
             self.count += 1
 
-    def step(self, step: int) -> dict[str, float] | None:
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next measurement."""
+        return self._options["temperature"]
+
+    @temperature.setter
+    def temperature(self, value: float) -> None:
+        self._options["temperature"] = Train(temperature=value).temperature
+
+    def step(self, step: int, *, temperature: float | None = None) -> dict[str, float] | None:
         """Measure, if this step is one of those; returns the numbers under flat slash keys."""
+        if temperature is not None:
+            self.temperature = temperature
         if step % self.every or step in self._seen:
             return None
         began = time.monotonic()

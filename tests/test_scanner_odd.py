@@ -6,9 +6,9 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
 
 import thermocline as tc
-from thermocline import geometry, measure
+from thermocline import geometry, measure, scanner
 from thermocline.measure import again, collect, find_taps, source
-from thermocline.nets import Tap
+from thermocline.nets import Tap, named_taps
 from thermocline.spec import Failure, InputError
 
 CLASSES = 4
@@ -263,8 +263,119 @@ def test_other_things_that_are_not_what_is_needed() -> None:
     net.taps = "something else"
     assert rows(net, data, "accuracy")
     with pytest.raises(InputError, match=r"made by nets.Tap\(path"):
-        rows(net, data, ["rank"], taps=("0", "2"))
+        rows(net, data, ["rank"], taps=(0, 2))
     with pytest.raises(InputError, match=r"torch.nn.Module, got a function"):
         tc.scan(lambda x: x, data, data)
     both = rows(seeded(mlp), data, ["alignment", "rank"], taps=(Tap("0", at="input"), Tap("0"), Tap("2")))
     assert {r["depth"] for r in both if r["measure"] == "rank"} == {1, 2, 3}
+
+
+class Attending(nn.Module):
+    """A stock transformer block over eight places, its head on the mean."""
+
+    def __init__(self, batch_first: bool = True) -> None:
+        super().__init__()
+        self.embed, self.batch_first = nn.Conv1d(6, 8, 1), batch_first
+        self.attend = nn.MultiheadAttention(8, 2, batch_first=batch_first)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = self.embed(x[:, :, None].expand(-1, -1, 5)).mT  # n, 5, 8
+        x = x if self.batch_first else x.transpose(0, 1)
+        x = x + self.attend(x, x, x, need_weights=False)[0]
+        return self.head((x if self.batch_first else x.transpose(0, 1)).mean(1))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_is_a_layer_and_its_projection_none(batch_first: bool) -> None:
+    net, data = seeded(lambda: Attending(batch_first)), vectors()
+    found = rows(net, data, ["all"])
+    assert list(dict.fromkeys(r["layer"] for r in found if r["measure"] == "rank")) == ["embed", "attend", "head"]
+    with torch.no_grad():
+        x = net.embed(data[0][:, :, None].expand(-1, -1, 5)).mT
+        x = x if batch_first else x.transpose(0, 1)
+        seen = net.attend(x, x, x)[0]
+        features = (seen if batch_first else seen.transpose(0, 1)).mean(1).double()
+    wanted = torch.linalg.svdvals(features - features.mean(0))
+    values = [r["value"] for r in found if (r["measure"], r["layer"]) == ("singular_value", "attend")]
+    assert values[:4] == pytest.approx(wanted[:4].tolist(), rel=1e-4)
+
+
+def test_a_stock_encoder_is_read_at_every_attention() -> None:
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.head = nn.Linear(1, 8), nn.Linear(8, CLASSES)
+            block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+            self.encoder = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
+
+        def forward(self, x):
+            return self.head(self.encoder(self.up(x[:, :, None])).mean(1))
+
+    net = seeded(Encoder)
+    inside = [f"encoder.layers.{i}.{part}" for i in range(2) for part in ("self_attn", "linear1", "linear2")]
+    found = rows(net, vectors(), ["rank"])
+    assert list(dict.fromkeys(r["layer"] for r in found)) == ["up", *inside, "head"]
+    named = rows(net, vectors(), ["rank"], taps=["encoder.layers.0", Tap("encoder.layers.1", view="cls"), "head"])
+    assert {r["layer"]: r["view"] for r in named} == {"encoder.layers.0": "mean", "encoder.layers.1": "cls", "head": "flatten"}
+    first = rows(net, vectors(), ["rank"], taps=["encoder.layers.0", "head"], tokens="cls")
+    assert {r["view"] for r in first} == {"cls", "flatten"}
+    with pytest.raises(InputError, match="out_proj does not run by itself"):
+        rows(net, vectors(), ["rank"], taps=["encoder.layers.0.self_attn.out_proj", "head"])
+    with pytest.raises(InputError, match=r"did you mean 'head'"):
+        rows(net, vectors(), ["rank"], taps=["encoder.layers.0", "haed"])
+
+
+def test_tokens_before_samples_are_refused_by_name() -> None:
+    class Turned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.head = nn.Linear(1, 8), nn.Linear(8, CLASSES)
+
+        def forward(self, x):
+            return self.head(self.up(x.T[:, :, None]).mean(0))  # 6, n, 8
+
+    net = seeded(Turned)
+    for options in ({}, {"taps": ["up", "head"]}):
+        with pytest.raises(InputError, match=r"output of up is of shape \(6, 8, 8\) for 8 samples, which must come first"):
+            rows(net, vectors(), ["rank"], **options)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, batch_first: bool = True) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(2, 3))  # of the net itself: no layer
+        self.read = nn.LSTM(1, 7, batch_first=batch_first)
+        self.norm, self.batch_first, self.head = nn.LayerNorm([6, 7]), batch_first, nn.Linear(7, CLASSES)
+
+    def forward(self, x):
+        x = x[:, :, None]
+        x = self.read(x if self.batch_first else x.transpose(0, 1))[0]
+        return self.head(self.norm(x if self.batch_first else x.transpose(0, 1)).mean(1))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_layers_of_other_kinds_are_left_out_with_a_warning_and_can_be_named(batch_first: bool) -> None:
+    net = seeded(lambda: Recurrent(batch_first))
+    with pytest.warns(UserWarning, match=r"left out: read \(LSTM\)\. .*taps=") as said:
+        assert {r["layer"] for r in rows(net, vectors(), ["rank"])} == {"head"}
+    assert len(said) == 1
+    with torch.no_grad():
+        assert scanner.head_of(net, vectors()).path == "head", "which needs no warning"
+    named = rows(net, vectors(), ["rank", "probe_accuracy"], taps=["read", "head"])
+    assert {(r["layer"], r["view"]) for r in named} == {("read", "mean"), ("head", "flatten")}
+
+
+def test_plain_paths_are_viewed_as_layers_found_are() -> None:
+    x = images()[0]
+    net = seeded(lambda: nn.Sequential(convolutional()[:2], nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, CLASSES)))
+    taps = named_taps(net, lambda: net(x), ["0", "1", "2", "3"], widest=40)
+    assert [(tap.path, tap.view, tap.subset) for tap in taps] == [
+        ("0", "pool2", None), ("1", "pool2", None), ("2", "flatten", 40), ("3", "flatten", None),
+    ]  # fmt: skip
+    one = seeded(OneDimensional)
+    assert [tap.view for tap in named_taps(one, lambda: one(x), ["conv", "mix"])] == ["pool2", "mean"]
+    net = seeded(lambda: nn.Sequential(mlp(), nn.Softmax(1)))
+    with pytest.raises(InputError, match="from thermocline.nets import Tap"):
+        rows(net, vectors(), ["rank"])
+    assert {r["layer"] for r in rows(net, vectors(), ["rank"], taps=["0.0", "0"])} == {"0.0", "0"}

@@ -7,6 +7,7 @@ import dataclasses
 import random
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from thermocline import measure, provenance, record, report
 from thermocline.data import Split
 from thermocline.measure import source
 from thermocline.measure.collect import Spread
-from thermocline.nets import Tap
+from thermocline.nets import Tap, named_taps
 from thermocline.spec import Data, InputError, Net, Probe, Run, Train
 
 WATCHED = ("accuracy", "loss", "logit_norm", "tempered_logit_norm", "temperature", "solution_rank")
@@ -88,7 +89,7 @@ def scan(
     temperature: float = 1.0,
     measures: Iterable[str] = ("all",),
     probes: Sequence[Probe] = ("ridge",),
-    taps: Sequence[Tap] = (),
+    taps: Sequence[Tap | str] = (),
     pattern: str = "*",
     tokens: Literal["mean", "cls"] = "mean",
     logits: Callable[[Any], Tensor] = lambda output: output,
@@ -100,32 +101,24 @@ def scan(
 
     Each set is (inputs, labels) tensors, a Dataset, a DataLoader or a Split, as the model expects its inputs; `ood` maps a
     name to the (train, test) of labelled other data. `temperature` is the one the model was trained at. Layers are those
-    the model declares in `.taps`, else every Linear and convolution that matches `pattern`, in the order they run. `probes`
-    are the linear probes trained on each, ridge in closed form and logistic by the papers' protocol; the first gives the
-    effective depth. `logits` picks the logits from what the model returns. `seed` says which of several trainings of one
-    setting this is; reports then give their mean. The model's modes and hooks and all random states are as before.
+    the model declares in `.taps`, else every Linear, convolution and attention that matches `pattern`, in the order they
+    run; or those that `taps` names, by paths or as `nets.Tap`, the head last. `tokens` is how layers of tokens are viewed.
+    `probes` are the linear probes trained on each, ridge in closed form and logistic by the papers' protocol; the first
+    gives the effective depth. `logits` picks the logits from what the model returns. `seed` says which of several trainings
+    of one setting this is; reports then give their mean. The model's modes and hooks and all random states are as before.
     """
     net = inner(model)
     measure.check_sets(ood or {})
     with _random_states_kept(train, test, *(split for pair in (ood or {}).values() for split in pair)):
-        names = measure.select(measures)
-        what = _spec(net, name, train, temperature, seed, ood=tuple(ood or ()), measures=names, probes=tuple(probes))
-        taps = _taps(net, taps) or _find(net, train, logits, pattern, tokens)
+        asked = (measures,) if isinstance(measures, str) else tuple(measures)
+        facts = _facts(net, train, measure.select(asked), seed)
+        what = _spec(net, name, train, temperature, seed, ood=tuple(ood or ()), measures=asked, probes=tuple(probes))
+        options = {"temperature": temperature, "measures": asked, "probes": what.probes, "logits": logits}
+        places = _taps(net, train, taps, logits, pattern, tokens)
         began = time.monotonic()
-        rows = measure.measure(
-            net,
-            train,
-            test,
-            ood or {},
-            temperature=temperature,
-            taps=taps,
-            measures=names,
-            probes=what.probes,
-            logits=logits,
-            progress=progress,
-        )
+        rows = measure.measure(net, train, test, ood or {}, taps=places, progress=progress, **options)
+        facts["wall_seconds"] = round(time.monotonic() - began, 1)
         what = dataclasses.replace(what, scanned=provenance.identity(net, rows))
-        facts = {**_facts(net, train, names, seed), "wall_seconds": round(time.monotonic() - began, 1)}
         return Scan(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, rows)]), True))
 
 
@@ -154,25 +147,38 @@ def inner(model: nn.Module) -> nn.Module:
     return net
 
 
-def _taps(net: nn.Module, given: Sequence[Tap]) -> tuple[Tap, ...]:
-    """The taps given, or those the net declares, if that is what its attribute of that name holds."""
-    if wrong := [tap for tap in given if not isinstance(tap, Tap)]:
-        raise InputError(f"taps are made by nets.Tap(path, view=...), the head last; got {wrong[0]!r}")
-    declared = getattr(net, "taps", ())
-    own = isinstance(declared, (tuple, list)) and all(isinstance(tap, Tap) for tap in declared)
-    return tuple(given) or (tuple(declared) if own else ())
-
-
 def head_of(net: nn.Module, data: Any) -> Tap:
     """The tap of the layer whose output is the logits."""
-    return (_taps(net, ()) or _find(net, data, lambda output: output, "*", "mean"))[-1]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="layers left out")
+        return _taps(net, data)[-1]
 
 
-def _find(net: nn.Module, data: Any, logits: Any, pattern: str, tokens: Literal["mean", "cls"]) -> tuple[Tap, ...]:
+def _taps(
+    net: nn.Module,
+    data: Any,
+    given: Sequence[Tap | str] = (),
+    logits: Callable[[Any], Tensor] = lambda output: output,
+    pattern: str = "*",
+    tokens: Literal["mean", "cls"] = "mean",
+) -> tuple[Tap, ...]:
+    """The taps given, plain paths among them; else those the net declares, if that is what its `taps` are; else those found."""
+    given = [given] if isinstance(given, str) else list(given)
+    if wrong := [tap for tap in given if not isinstance(tap, (Tap, str))]:
+        raise InputError(f"taps are paths of modules, or made by nets.Tap(path, view=...), the head last; got {wrong[0]!r}")
+    known = given or getattr(net, "taps", ())
+    if (
+        isinstance(known, (tuple, list))
+        and (taps := tuple(tap for tap in known if isinstance(tap, Tap)))
+        and taps == tuple(known)
+    ):
+        return taps
     arguments, _ = next(source.batches(data, net, size=8))
     subject = measure.Subject(net, (), 1.0, logits)
     with measure.evaluating(net), torch.no_grad():
         some = tuple(argument[:8] for argument in arguments)
+        if given:
+            return named_taps(net, lambda: subject.run(some), given, tokens=tokens)
         return measure.find_taps(net, lambda: subject.run(some), pattern=pattern, tokens=tokens)
 
 
@@ -195,7 +201,7 @@ class Watch:
         samples: int = 2048,
         measures: Iterable[str] = WATCHED,
         temperature: float = 1.0,
-        taps: Sequence[Tap] = (),
+        taps: Sequence[Tap | str] = (),
         logits: Callable[[Any], Tensor] = lambda output: output,
         directory: str | Path | None = None,
         name: str | None = None,
@@ -214,8 +220,8 @@ class Watch:
         self.began = time.monotonic()
         with _random_states_kept(data):
             self._sample = _sample(data, self.net, samples)
-            taps = _taps(self.net, taps) or _find(self.net, self._sample, logits, "*", "mean")
-        self._options = {"measures": names, "taps": taps, "logits": logits}
+            places = _taps(self.net, self._sample, taps, logits)
+        self._options = {"measures": names, "taps": places, "logits": logits}
         self.temperature = temperature
         known = {"measures": names, "follow": names, "scanned": provenance.identity(self.net)}
         self._what = _spec(self.net, name, data, temperature, seed, **known)

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from thermocline import spec
 from thermocline.nets import Tap
 from thermocline.nets import find_taps as find_taps
+from thermocline.nets.tap import module_at, output_of
 from thermocline.spec import InputError
 
 
@@ -40,12 +40,12 @@ def capture(net: nn.Module, taps: Iterable[Tap]) -> Iterator[dict[Tap, Tensor]]:
     def before(tap: Tap, module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         keep(tap, next(iter((*inputs, *named.values())), None))
 
-    def after(tap: Tap, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        keep(tap, output)
+    def after(tap: Tap, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        keep(tap, output_of(module, output))
 
     with contextlib.ExitStack() as hooks:
         for tap in taps:
-            module = _module(net, tap.path)
+            module = module_at(net, tap.path)
             if tap.at == "input":
                 handle = module.register_forward_pre_hook(functools.partial(before, tap), with_kwargs=True)
             else:
@@ -56,10 +56,3 @@ def capture(net: nn.Module, taps: Iterable[Tap]) -> Iterator[dict[Tap, Tensor]]:
         compiled = any(hasattr(module, "_orig_mod") for module in net.modules()) or hasattr(net, "_orig_mod")
         advice = "; a compiled part calls no hooks that are set later: run the net it was made from" if compiled else ""
         raise RuntimeError(f"every tap must fire once in a capture, but: {', '.join(wrong)}{advice}")
-
-
-def _module(net: nn.Module, path: str) -> nn.Module:
-    modules = dict(net.named_modules())
-    if path not in modules:
-        raise spec.unknown("module", path, [name for name in modules if name])
-    return modules[path]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -15,7 +16,10 @@ from torch.nn import functional
 
 from thermocline.spec import Failure, InputError, unknown
 
-LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+LAYERS = (nn.Linear, *CONVOLUTIONS)
+_FOUND = (*LAYERS, nn.MultiheadAttention)  # whose output projection is a Linear that never runs by itself
+_NO_LAYERS = (nn.LayerNorm, nn.Embedding, nn.EmbeddingBag)
 View = Literal["flatten", "pool2", "mean", "cls", "raw"]
 POOLS = {3: functional.adaptive_avg_pool1d, 4: functional.adaptive_avg_pool2d, 5: functional.adaptive_avg_pool3d}
 WIDEST = 4096  # features of a view; of a wider one a fixed subset is read, as its scatter matrix would not fit
@@ -72,6 +76,22 @@ def some_features(width: int, count: int, device: torch.device) -> Int[Tensor, "
     return torch.randperm(width, generator=torch.Generator().manual_seed(0))[:count].sort().values.to(device)
 
 
+def output_of(module: nn.Module, output: Any) -> Any:
+    """What a module gives, samples first: attention and recurrent layers give several values, and may put tokens first."""
+    if not isinstance(module, (nn.MultiheadAttention, nn.RNNBase)):
+        return output
+    value = output[0]
+    return value.transpose(0, 1) if isinstance(value, Tensor) and value.ndim == 3 and not module.batch_first else value
+
+
+def module_at(net: nn.Module, path: str) -> nn.Module:
+    """The module of that path, or an error that names the nearest."""
+    modules = dict(net.named_modules())
+    if path not in modules:
+        raise unknown("module", path, [name for name in modules if name])
+    return modules[path]
+
+
 class Tapped(nn.Module):
     """A net that declares its taps: one for every weight layer in order of depth, the head last.
 
@@ -102,45 +122,121 @@ def find_taps(
     tokens: Literal["mean", "cls"] = "mean",
     widest: int = WIDEST,
 ) -> tuple[Tap, ...]:
-    """Taps for a net that declares none: every Linear and convolution whose path matches, in the order they run.
+    """Taps for a net that declares none: every Linear, convolution and attention whose path matches, in the order they run.
 
     `run` makes one forward pass and returns the logits. The head is the layer that gives them, and comes last. Images are
     viewed through a 2 x 2 pool, tokens through their mean or first one, and what is still wider through a fixed subset.
+    Layers of other kinds, such as an LSTM, are left out with a warning.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 5))
     >>> [(tap.path, tap.view) for tap in find_taps(net, lambda: net(torch.zeros(2, 1, 8, 8)))]
     [('0', 'pool2'), ('2', 'flatten')]
     """
-    fired: list[tuple[nn.Module, Tensor]] = []
-
-    def note(module: nn.Module, inputs: Any, output: Tensor) -> None:
-        fired.append((module, output))
-
-    layers: dict[nn.Module, str] = {module: name for name, module in net.named_modules() if isinstance(module, LAYERS)}
-    with contextlib.ExitStack() as hooks:
-        for module in layers:
-            hooks.callback(module.register_forward_hook(note).remove)
-        logits = run()
+    layers: dict[nn.Module, str] = {module: name for name, module in net.named_modules() if isinstance(module, _FOUND)}
+    others = {module: name for name, module in net.named_modules() if _other_layer(module)}
+    logits, ran = _outputs([*layers, *others], run)
+    fired = [(module, output) for module, output in ran if module in layers]
     if not logits.isfinite().all():
         raise Failure("the net gives NaN or infinite values at the logits: nothing can be measured on it")
     # Values, not identity: the net may return a copy or a cast of its head's output.
     flat = [(module, output.flatten(1).to(logits)) for module, output in fired if output.ndim > 1]
     heads = [module for module, output in flat if output.shape == logits.shape and torch.equal(output, logits)]
     if not heads:
-        raise InputError("no layer gives the logits as they are, so the head is not known: pass taps=, head last")
+        raise InputError(
+            "no layer gives the logits as they are, so the head is not known: pass the paths of the layers, head last, as"
+            " taps=['body.0', 'head'], or taps of your own (from thermocline.nets import Tap)"
+        )
     chosen = [(one, output) for one, output in fired if one is heads[-1] or fnmatch.fnmatch(layers[one], pattern)]
     if len(chosen) < 2 <= len(fired):
         raise InputError(f"no layer but the head matches {pattern!r}; there are: {', '.join(layers.values())}")
     modules = [module for module, _ in chosen]
     if reused := [layers[module] for module in modules if modules.count(module) > 1]:
         raise InputError(f"{reused[0]} runs more than once in a pass, so it has no single value: leave it out by pattern=")
+    _warn_of({others[module] for module, _ in ran if module in others}, [layers[module] for module, _ in fired], net, pattern)
+    for module, output in chosen:
+        _check_samples(layers[module], output, logits)
     ordered = sorted(chosen, key=lambda pair: pair[0] is heads[-1])
     return tuple(_tap(layers[module], module, output, tokens, widest) for module, output in ordered)
 
 
+def named_taps(
+    net: nn.Module,
+    run: Callable[[], Tensor],
+    given: Iterable[Tap | str],
+    *,
+    tokens: Literal["mean", "cls"] = "mean",
+    widest: int = WIDEST,
+) -> tuple[Tap, ...]:
+    """Taps as they are, and for every plain path one of that module's output, viewed as `find_taps` would.
+
+    >>> net = nn.Sequential(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU()), nn.Flatten(), nn.Linear(144, 5))
+    >>> [(tap.path, tap.view) for tap in named_taps(net, lambda: net(torch.zeros(2, 1, 8, 8)), ["0", Tap("2")])]
+    [('0', 'pool2'), ('2', 'flatten')]
+    """
+    given = list(given)
+    paths = {path: module_at(net, path) for path in given if isinstance(path, str)}
+    logits, ran = _outputs(list(paths.values()), run)
+    outputs = dict(ran)
+    found: dict[str, Tap] = {}
+    for path, module in paths.items():
+        if module not in outputs:
+            raise InputError(f"{path} does not run by itself in a forward pass of the net: tap the module around it")
+        if not isinstance(output := outputs[module], Tensor):
+            raise InputError(f"the output of {path} is a {type(output).__name__}, not a tensor: tap one of its parts")
+        _check_samples(path, output, logits)
+        found[path] = _tap(path, module, output, tokens, widest)
+    return tuple(found[tap] if isinstance(tap, str) else tap for tap in given)
+
+
+def _outputs(modules: Iterable[nn.Module], run: Callable[[], Tensor]) -> tuple[Tensor, list[tuple[nn.Module, Any]]]:
+    """What one forward pass returns, and what these modules give in it, in the order they run."""
+    fired: list[tuple[nn.Module, Any]] = []
+
+    def note(module: nn.Module, inputs: Any, output: Any) -> None:
+        fired.append((module, output_of(module, output)))
+
+    with contextlib.ExitStack() as hooks:
+        for module in dict.fromkeys(modules):
+            hooks.callback(module.register_forward_hook(note).remove)
+        return run(), fired
+
+
+def _check_samples(path: str, output: Tensor, logits: Tensor) -> None:
+    if output.ndim < 2 or len(output) != len(logits):
+        given = f"the output of {path} is of shape {tuple(output.shape)} for {len(logits)} samples"
+        raise InputError(f"{given}, which must come first: leave it out by pattern=, or name other layers in taps=")
+
+
+def _other_layer(module: nn.Module) -> bool:
+    """Whether it has a matrix of its own, and is of no kind that is found by itself, or that is no layer."""
+    wide = any(sum(size > 1 for size in weight.shape) > 1 for weight in module.parameters(recurse=False))
+    return wide and not isinstance(module, (*_FOUND, *_NO_LAYERS))
+
+
+def _warn_of(others: Iterable[str], layers: Sequence[str], net: nn.Module, pattern: str) -> None:
+    """Name the layers that are left out: neither around one that is found, as what holds a class token, nor part of one."""
+    alone = [
+        name
+        for name in sorted(others)
+        if fnmatch.fnmatch(name, pattern)
+        and not any(layer.startswith(f"{name}.") or name.startswith(f"{layer}.") or not name for layer in layers)
+    ]
+    if alone:
+        named = ", ".join(f"{name} ({type(net.get_submodule(name)).__name__})" for name in alone)
+        told = "a linear layer, convolution or attention: depth is counted without them; scan(taps=[...]) can name them"
+        warnings.warn(f"layers left out: {named}. None is {told}", stacklevel=3)
+
+
 def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Literal["mean", "cls"], widest: int) -> Tap:
     """A convolution has its channels first, a linear layer its features last, whatever the number of axes."""
-    features = output.shape[-1] if isinstance(layer, nn.Linear) else output.shape[1]
-    view = tokens if isinstance(layer, nn.Linear) else "pool2"
-    tap = Tap(name, view=view if output[0].numel() > features else "flatten")
+    first = _channels_first(layer, output)
+    tap = Tap(name, view="flatten" if output[0].numel() <= output.shape[1 if first else -1] else "pool2" if first else tokens)
     return Tap(name, view=tap.view, subset=widest) if tap.read(output).shape[1] > widest else tap
+
+
+def _channels_first(module: nn.Module, output: Tensor) -> bool:
+    """As its convolutions have them, if they give so many axes; or as images have where nothing in it says otherwise."""
+    inside = list(module.modules())
+    if any(isinstance(part, CONVOLUTIONS) and len(part.kernel_size) + 2 == output.ndim for part in inside):
+        return True
+    return output.ndim > 3 and not any(isinstance(part, (*_FOUND, nn.RNNBase)) for part in inside)

@@ -95,7 +95,43 @@ def test_of_a_net_at_chance_nothing_else_is_said(tmp_path, monkeypatch):
         )
         assert "try a lower train.temperature, a larger train.lr or more train.epochs" in text.replace("\\", ""), kind
         assert not [words for words in VERDICTS if words in text.replace("\u00a0", " ")], kind
-    assert report.verdicts(summarise(tmp_path / "chance")) == []
+    (only,) = report.verdicts(summarise(tmp_path / "chance"))
+    assert (only.status, only.sentence) == (
+        "caution", "None of these nets has learned its training images, so no claim is judged.",
+    )  # fmt: skip
+
+
+def test_a_coldest_net_that_has_not_learned_is_no_baseline(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "MAKERS", ())
+    write(tmp_path / "colder", **{**COLD, "temperature": 0.1}, reached=0.06)
+    write_pair(tmp_path)
+    found = report.verdicts(summarise(tmp_path))
+    assert "T = 0.1 has not learned, so what is hotter is compared with T = 1." in [one.sentence for one in found]
+    rank = [one for one in found if one.claim == "Solution rank"]
+    assert [(one.temperature, one.baseline, one.status) for one in rank] == [(1000, 1, "present")]
+    for kind, text in everywhere(tmp_path).items():
+        assert "At T = 1000 the rank of the logits" in text.replace("\u00a0", " "), kind
+    text = (tmp_path / "page.html").read_text().replace("\u00a0", " ")
+    assert "compared with T = 1:" in text
+    write(tmp_path / "two/cold", **COLD, reached=0.06)
+    write(tmp_path / "two/hot", **HOT)
+    said = [one.sentence for one in report.verdicts(summarise(tmp_path / "two"))]
+    assert "T = 1 has not learned, so T = 1000 has nothing to be compared with." in said
+    assert any(one.startswith("At T = 1000 effective depth is") for one in said)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.386, 0.551), (0.551, 0.386), (0.5, 0.5)])
+def test_of_sets_that_neither_net_detects_none_is_easier(tmp_path, monkeypatch, before, after):
+    """The second set's AUROC is a tenth below the first's: of digits, all lie under chance."""
+    write(tmp_path / "cold", **{**COLD, "neco": before})
+    write(tmp_path / "hot", **{**HOT, "neco": after})
+    found = {one.claim: one for one in report.verdicts(summarise(tmp_path))}["Detection, digits"]
+    assert (found.status, found.word) == ("neither", "Neither detects (one seed)")
+    assert f"{after - 0.1:.3f}" in found.sentence
+    assert "so neither detects the set" in found.sentence
+    assert "easier" not in found.sentence
+    monkeypatch.setattr(figures, "MAKERS", ())
+    assert all("Neither detects (one seed)" in text for text in everywhere(tmp_path).values())
 
 
 def test_guessing_is_naming_the_most_frequent_class(tmp_path):

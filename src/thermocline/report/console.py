@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.text import Text
 
-_COLOURS = {"present": "green", "reversed": "red", "unclear": "yellow", "caution": "yellow"}
+_COLOURS = {"present": "green", "reversed": "red", "unclear": "yellow", "neither": "yellow", "caution": "yellow"}
 _COLOURS |= {"good": "green", "warn": "yellow", "calm": "bold"}
 _COLOURS |= {"calibrated": "green", "over": "yellow", "under": "yellow", "off": "yellow"}
 

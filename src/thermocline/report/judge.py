@@ -12,6 +12,7 @@ STATUS = {
     "absent": "No effect",
     "reversed": "Opposite of the prediction",
     "unclear": "Within seed noise",
+    "neither": "Neither detects",
     "alone": "Nothing to compare with",
     "caution": "Read with care",
     "calibrated": "Calibrated",
@@ -38,7 +39,7 @@ class Verdict:
     @property
     def word(self) -> str:
         """The status; from fewer than three seeds noise gives any of them often enough, so then it carries their number."""
-        few = {1: " (one seed)", 2: " (two seeds)"} if self.status in ("present", "absent", "reversed") else {}
+        few = {1: " (one seed)", 2: " (two seeds)"} if self.status in ("present", "absent", "reversed", "neither") else {}
         return STATUS[self.status] + few.get(self.seeds, "")
 
 
@@ -57,16 +58,18 @@ class Claim:
     spell: Callable[[float], str]
     explain: Callable[[float], str]
     meaning: Mapping[str, str] = field(default_factory=dict)
+    chance: float | None = None  # up to which two numbers are alike, whichever is higher
 
 
 def verdicts(summaries: Iterable[Summary]) -> list[Verdict]:
-    """Every claim at every temperature against the lowest one of its case, after what bears on the comparison itself."""
+    """Every claim at every temperature against the lowest that learned, after what bears on the comparison itself."""
     return [verdict for case in cases(list(summaries)) for verdict in judge(case)]
 
 
 def judge(case: Case) -> list[Verdict]:
-    base, *hotter = case.groups
+    base, *hotter = compared(case)
     found = [caution for group in case.groups for caution in _cautions(case, base, group)]
+    found += [Verdict(case.title, "Comparison", "", base.temperature, None, "caution", one, base.seeds) for one in _idle(case)]
     for claim in claims(case):
         for group in hotter or [base]:
             status, sentence = _compare(claim, base, group) if hotter else _describe(claim, base)
@@ -79,6 +82,12 @@ def judge(case: Case) -> list[Verdict]:
         if sentence:
             found.append(Verdict(case.title, "Calibration", "ece", group.temperature, None, status, sentence, group.seeds))
     return found
+
+
+def compared(case: Case) -> tuple[Group, ...]:
+    """What the others are compared with, and those hotter than it: finished nets that have not learned are no baseline."""
+    first = next((i for i, group in enumerate(case.groups) if group.learned or not group.finished), 0)
+    return case.groups[first:]
 
 
 def claims(case: Case) -> list[Claim]:
@@ -137,7 +146,9 @@ def _detection_claim(name: str) -> Claim:
     return Claim(
         f"Detection, {name}", "auroc", f"NECO's AUROC on {name}",
         lambda one: one.auroc.get((name, "neco")), +1, 0.01, 1.0, ".3f", "{:.3f}".format, "{:.3f}".format,
-        {"present": "the set is easier to detect", "reversed": "the set is harder to detect, not easier"},
+        {"present": "the set is easier to detect", "reversed": "the set is harder to detect, not easier",
+         "neither": "neither is better than a coin, so neither detects the set"},
+        chance=0.5,
     )  # fmt: skip
 
 
@@ -171,6 +182,8 @@ def _compare(claim: Claim, base: Group, group: Group) -> tuple[str, str]:
 
 def _status(claim: Claim, before: Estimate, after: Estimate) -> str:
     change = after.mean - before.mean
+    if claim.chance is not None and max(before.mean, after.mean) <= claim.chance:
+        return "neither"
     if abs(change) < claim.tolerance:
         return "absent"
     if max(before.count, after.count) > 1 and before.low <= after.high and after.low <= before.high:
@@ -238,7 +251,7 @@ def _leaning(error: float, overconfidence: Estimate | None, softening: Estimate 
 def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
     """What to know before believing a comparison: unfinished, untrained, another accuracy, more than temperature changed.
 
-    Nets that have not learned are no part of it: the advice says so.
+    Of nets that have not learned the advice says so, and `_idle` what that leaves to compare.
     """
     found = []
     if not group.finished:
@@ -260,6 +273,18 @@ def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
         Verdict(case.title, "Comparison", "", group.temperature, base.temperature, "caution", sentence, group.seeds)
         for sentence in found
     ]
+
+
+def _idle(case: Case) -> list[str]:
+    """What follows for the comparison where the coldest nets, or all, have not learned."""
+    if all(group.finished and not group.learned for group in case.groups):
+        return ["None of these nets has learned its training images, so no claim is judged."]
+    base, *hotter = compared(case)
+    idle = [group.label for group in case.groups[: -1 - len(hotter)]]
+    if not idle or not base.judged:
+        return []
+    then = f"what is hotter is compared with {base.label}" if hotter else f"{base.label} has nothing to be compared with"
+    return [f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} not learned, so {then}."]
 
 
 def _differing(base: Group, group: Group) -> list[str]:

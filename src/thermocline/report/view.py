@@ -17,10 +17,19 @@ from thermocline.report.theme import Temperatures
 if TYPE_CHECKING:
     from thermocline.report.figures import Figure
 
-GLYPHS = {"present": "✓", "partly": "↗", "absent": "=", "reversed": "⇄", "unclear": "?", "alone": "·", "caution": "!"}
+GLYPHS = {
+    "present": "✓",
+    "partly": "↗",
+    "absent": "=",
+    "reversed": "⇄",
+    "unclear": "?",
+    "alone": "·",
+    "neither": "½",
+    "caution": "!",
+}
 GLYPHS |= {"calibrated": "≈", "over": "↑", "under": "↓", "off": "≠", "turned": "⟲"}
 GLYPHS |= {"good": "✓", "warn": "!", "calm": "·"}
-_COUNTED = {"absent": "absent", "reversed": "reversed", "unclear": "within seed noise"}
+_COUNTED = {"absent": "absent", "reversed": "reversed", "unclear": "within seed noise", "neither": "where neither detects"}
 MANY = 4  # temperatures from which on the page says of most of them only where to look
 _FACTS = ("command", "started", "wall_seconds", "commit", "source", "hardware", "versions")
 
@@ -168,17 +177,16 @@ def _lede(case: Case, found: Sequence[Verdict]) -> str:
     if not judged:
         return "No claim can be judged from these runs: what they lack is named below."
     parts = []
-    hotter = [(group.label, {group.temperature}) for group in case.groups[1:]]
+    base, *groups = judge.compared(case)
+    hotter = [(group.label, {group.temperature}) for group in groups]
     if len(hotter) > MANY:
-        hotter = [(f"{len(hotter)} hotter temperatures, counted together", {group.temperature for group in case.groups[1:]})]
+        hotter = [(f"{len(hotter)} hotter temperatures, counted together", {group.temperature for group in groups})]
     for label, values in hotter:
         counts = Counter(verdict.status for verdict in judged if verdict.temperature in values)
         if counts:
             others = "".join(f", {counts[status]} {words}" for status, words in _COUNTED.items() if counts[status])
             parts.append(f"{counts['present']} of {counts.total()} hold at {label}{others}")
-    return (
-        f"Of the effects that theory predicts for high temperature, compared with {case.groups[0].label}: {'; '.join(parts)}."
-    )
+    return f"Of the effects that theory predicts for high temperature, compared with {base.label}: {'; '.join(parts)}."
 
 
 def _card(claim: Claim, case: Case, found: Sequence[Verdict], scale: Temperatures) -> dict[str, Any] | None:

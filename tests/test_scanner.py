@@ -339,6 +339,7 @@ def test_a_scan_says_how_it_was_made_and_no_recipe_that_nobody_gave(tmp_path: Pa
         assert "<code>train.temperature</code> 3" in html
         assert "<code>train.epochs</code>" not in html
         assert "<code>scanned</code>" not in html
+    assert plain["probes"] == [], "a watch has none"
 
 
 def train_some(net: nn.Module, steps: int, after) -> None:

@@ -223,7 +223,7 @@ class Watch:
             places = _taps(self.net, self._sample, taps, logits)
         self._options = {"measures": names, "taps": places, "logits": logits}
         self.temperature = temperature
-        known = {"measures": names, "follow": names, "scanned": provenance.identity(self.net)}
+        known = {"measures": names, "follow": names, "probes": (), "scanned": provenance.identity(self.net)}
         self._what = _spec(self.net, name, data, temperature, seed, **known)
         self._seen: dict[int, list[record.Row]] = {}
         self._closing = contextlib.ExitStack()

@@ -133,7 +133,7 @@ def text(): return "no net"
 
 def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
-    words = ["scan", "mine:net", "--data", "arrays:small.npz", "--ood", "digits", "--device", "cpu"]
+    words = ["scan", "mine:net", "--data", "arrays:small.npz", "--ood", "digits", "--device", "cpu", "--inputs", "unit"]
     generator = np.random.default_rng(0)
     images, labels = generator.integers(0, 256, (60, 16, 16), dtype=np.uint8), np.arange(60) % 10
     np.savez(tmp_path / "small.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
@@ -141,6 +141,7 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
     assert "report: scan/report.html" in printed
     assert "Effective depth" in printed
     assert json.loads((tmp_path / "scan" / "spec.json").read_text())["seed"] == 4
+    assert "images were shown as unit: pixels in [0, 1]" in printed
     assert "holds an earlier scan" in thermocline(*words, cwd=tmp_path, code=2)
     words += ["--out", "second"]
     for model, message in {
@@ -153,6 +154,52 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
         assert message in " ".join(thermocline("scan", model, *words[2:], cwd=tmp_path, code=2).split())
     (tmp_path / "w.safetensors").write_bytes(b"nothing")
     assert "does not load" in thermocline(*words, "--weights", "w.safetensors", cwd=tmp_path, code=2)
+
+
+KNOWN = """
+import torch
+from torch import nn
+class Threshold(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(CHANNELS, 2)
+        nn.init.constant_(self.head.weight, 1.0 / CHANNELS)
+        self.head.weight.data[0] = 0.0
+        self.head.bias.data = torch.tensor([0.0, -LEVEL])
+    def forward(self, x): return self.head(x.mean((2, 3)))
+"""
+
+
+@pytest.mark.parametrize(("inputs", "level"), [("unit", 0.6), ("imagenet", 0.68), ("standardised", 0.0)])
+def test_a_net_is_shown_images_as_it_was_trained_on_them(tmp_path: Path, inputs: str, level: float) -> None:
+    """Classes are told apart at a brightness of 0.6, which is another number in each way of seeing."""
+    (tmp_path / "known.py").write_text(KNOWN.replace("CHANNELS", "3").replace("LEVEL", str(level)))
+    values = np.concatenate([np.arange(100, 150), np.arange(160, 210)]).astype(np.uint8)
+    images, labels = values[:, None, None, None].repeat(8, 1).repeat(8, 2).repeat(3, 3), np.arange(100) // 50
+    np.savez(tmp_path / "grey.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    np.savez(tmp_path / "dark.npz", x_train=images // 2, y_train=labels, x_test=images // 2, y_test=labels)
+    words = ["scan", "known:Threshold", "--data", "arrays:grey.npz", "--device", "cpu"]
+    thermocline(*words, "--inputs", inputs, cwd=tmp_path)
+    (found,) = load_runs(tmp_path / "scan")
+    assert summary([found])[0].test_accuracy == 1
+    like = ["--like", "arrays:grey.npz", "--inputs", inputs, "--device", "cpu", "-o", "f.npz"]
+    printed = thermocline("detect", "features", "known:Threshold", "--data", "arrays:dark.npz", *like, cwd=tmp_path)
+    assert f"100 samples of arrays:dark.npz (train), shown as {inputs}, 3 features" in printed
+    assert not np.load(tmp_path / "f.npz")["logits"].argmax(1).any(), "by the statistics of grey.npz, all of it is dark"
+
+
+def test_how_a_model_sees_images_must_be_said(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    for verb in (["scan"], ["detect", "features", "-o", "x.npz"]):
+        said = thermocline(*verb, "mine:net", "--data", "runes", "--device", "cpu", cwd=tmp_path, code=2)
+        for words in ("--inputs", "standardised: by the mean and std", "unit: pixels in [0, 1]", "ImageNet's mean"):
+            assert words in said
+        said = thermocline(*verb, "mine:net", "--data", "runes", "--inputs", "untit", cwd=tmp_path, code=2)
+        assert "unknown --inputs 'untit'; did you mean 'unit'?" in said
+    words = ["detect", "features", "mine:net", "--data", "runes", "-o", "x.npz", "--inputs"]
+    assert "name them with --like NAME" in thermocline(*words, "standardised", cwd=tmp_path, code=2)
+    assert "runes is gray" in thermocline(*words, "imagenet", "--device", "cpu", cwd=tmp_path, code=2)
+    assert not (tmp_path / "x.npz").exists()
 
 
 @pytest.mark.parametrize("verb", [["train"], ["sweep", "--over", "train.temperature=1,2", "--jobs", "2"]])

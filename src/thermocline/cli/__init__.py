@@ -18,7 +18,8 @@ from rich.table import Table
 from thermocline import spec
 from thermocline.cli import attention as attending
 from thermocline.cli import detect, reproduce
-from thermocline.cli.common import DataDir, Device, Temperature, callable_of, err, fetch, module_of, out, say, show
+from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, say, show
+from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ def scan(
     data: Annotated[
         str | None, typer.Option(help="Data set the classifier was trained on (see: thermocline list data).")
     ] = None,
-    weights: Annotated[Path | None, typer.Option(help="Its weights, a .safetensors file.")] = None,
+    inputs: Inputs = None,
+    weights: Weights = None,
     ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
     temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(help="Which of several trainings of one setting this is.", min=0)] = 0,
@@ -188,14 +190,16 @@ def scan(
     from thermocline.run import check_device
     from thermocline.scanner import scan as scan_model
 
+    way = chosen_inputs(inputs, model)
     place = check_device(device)
     fetch({data, *(ood or ())}, data_dir, download)
-    train, test = sets.load(data, device=place, data_dir=data_dir)
+    train, test = (split.seen(way) for split in sets.load(data, device=place, data_dir=data_dir))
     others = {name: sets.load(name, like=train, device=place, data_dir=data_dir) for name in ood or ()}
     net = module_of(make, model, weights).to(place)
     options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model, "seed": seed}
     result = scan_model(net, train, test, others, **options, progress=True)
     result.save(to)
+    out.print(f"images were shown as {way}: {sets.INPUTS[way]}", highlight=False, markup=False)
     _conclude([to], to / "report.html")
 
 

@@ -1,19 +1,16 @@
-"""What the verbs share: consoles, common options, and finding a model by name."""
+"""What the verbs share: consoles, common options, downloads and progress."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from thermocline import spec
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -28,40 +25,6 @@ Temperature = Annotated[float, typer.Option(help="Softmax temperature the model 
 
 def say(what: str, where: Path) -> None:
     out.print(f"{what}: [bold]{escape(str(where))}[/]", highlight=False, soft_wrap=True)
-
-
-def callable_of(words: str) -> Any:
-    """What MODULE:CALLABLE names, looked for in the current folder too."""
-    module, colon, name = words.partition(":")
-    if not (colon and module and name):
-        raise InputError(f"{words!r} is not MODULE:CALLABLE, e.g. mynets:resnet for resnet() in mynets.py")
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise InputError(f"there is no module {error.name!r} here or among the installed ones") from None
-    except AttributeError:
-        names = [word for word in vars(importlib.import_module(module)) if not word.startswith("_")]
-        raise spec.unknown(f"name in {module}", name, names) from None
-    if not callable(found):
-        raise InputError(f"{words} is a {type(found).__name__}, not something to call for a model")
-    return found
-
-
-def module_of(make: Any, words: str, weights: Path | None) -> Any:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-    from torch import nn
-
-    net = make()
-    if not isinstance(net, nn.Module):
-        raise InputError(f"{words}() gives a {type(net).__name__}, not a torch.nn.Module")
-    if weights is not None:
-        try:
-            net.load_state_dict(load_file(weights))
-        except (OSError, SafetensorError, RuntimeError) as error:
-            raise InputError(f"{weights} does not load into {words}: {str(error).splitlines()[0]}") from None
-    return net
 
 
 def fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:

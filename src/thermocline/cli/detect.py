@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
 
-from thermocline.cli.common import DataDir, Device, callable_of, module_of, out, say
+from thermocline.cli.common import DataDir, Device, out, say
+from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of
 from thermocline.spec import InputError
+
+if TYPE_CHECKING:
+    from thermocline.data import Split
 
 app = typer.Typer(
     no_args_is_help=True, help="Detect out-of-distribution samples: features of a model, a fitted detector, scores, metrics."
@@ -24,41 +28,89 @@ DetectorFile = Annotated[Path, typer.Argument(help="A fitted detector, a .safete
 def features(
     model: Annotated[str, typer.Argument(help="A run directory, or what makes your classifier, as MODULE:CALLABLE.")],
     to: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write.")],
-    data: Annotated[str | None, typer.Option(help="Data set (default: that of the run); see thermocline list data.")] = None,
-    like: Annotated[str | None, typer.Option(help="Data set the model was trained on, where --data is another.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Data set to read (default: what the model was trained on); see thermocline list data.")
+    ] = None,
+    like: Annotated[str | None, typer.Option(help="Data set a MODULE:CALLABLE was trained on.")] = None,
     split: Annotated[str, typer.Option(help="train or test.")] = "train",
-    weights: Annotated[Path | None, typer.Option(help="Weights of a MODULE:CALLABLE, a .safetensors file.")] = None,
+    inputs: Inputs = None,
+    weights: Weights = None,
     data_dir: DataDir = None,
     device: Device = "auto",
 ) -> None:
     """Write what the head of a classifier reads and gives on a data set: what detectors are fitted to, and score."""
-    from thermocline import data as sets
-    from thermocline import record, screening, shelf
+    from thermocline import screening, shelf
     from thermocline.run import check_device
 
     if split not in ("train", "test"):
         raise InputError(f"--split takes train or test, got {split!r}")
-    place = check_device(device)
-    what = record.load_run(model).spec if (Path(model) / "spec.json").exists() else None
-    home = like or (what.data.name if what else data)
-    if what is None and ":" not in model:
+    read = _Reading(data, like, split, check_device(device), data_dir)
+    if (Path(model) / "spec.json").exists():
+        if inputs or weights:
+            raise InputError("--inputs and --weights are for a MODULE:CALLABLE: a run directory knows both")
+        net, temperature, images = _of_run(model, read)
+        way = "standardised"
+    elif ":" not in model:
         raise InputError(f"there is no run directory {model}, and it is not MODULE:CALLABLE, e.g. mynets:resnet")
-    if home is None:
-        raise InputError("name the data to read with --data NAME")
-    if what and record.load_checkpoint(model) is None:
-        raise InputError(f"{model} has no checkpoint: its weights are not there to read")
-    own = ("classes", "size", "train", "test", "imbalance", "label_noise") if what else ()
-    sizes: dict[str, Any] = {key: getattr(what.data, key) for key in own} if what else {}
-    known = sets.load(home, device=place, data_dir=data_dir, **sizes)
-    chosen = known if data in (None, home) else sets.load(data, like=known[0], device=place, data_dir=data_dir)
-    if what:
-        net, temperature = screening.trained(model, known[0])
     else:
-        net, temperature = module_of(callable_of(model), model, weights).to(place), None
-    found = screening.features_of(net, chosen[split == "test"])
+        images = _for_own(model, inputs, read)
+        net, temperature = module_of(callable_of(model), model, weights).to(read.place), None
+        way = str(inputs)
+    found = screening.features_of(net, images)
     shelf.save_features(found._replace(temperature=temperature), to)
-    out.print(f"{len(found.features)} samples of {data or home} ({split}), {found.features.shape[1]} features", highlight=False)
+    what = f"{len(found.features)} samples of {images.name} ({split}), shown as {way}"
+    out.print(f"{what}, {found.features.shape[1]} features", highlight=False, markup=False)
     say("features", to)
+
+
+class _Reading(NamedTuple):
+    """Which images to read, and where."""
+
+    data: str | None
+    like: str | None
+    split: str
+    place: Any
+    data_dir: str | None
+
+    def other(self, name: str, like: Split | None) -> Split:
+        """The split wanted of a data set, as a net trained on another sees it."""
+        from thermocline import data as sets
+
+        return sets.load(name, like=like, device=self.place, data_dir=self.data_dir)[self.split == "test"]
+
+
+def _of_run(directory: str, read: _Reading) -> tuple[Any, Any, Split]:
+    """The net of a run, the temperature it was at, and the images as it saw those it was trained on."""
+    from thermocline import data as sets
+    from thermocline import record, screening
+
+    what = record.load_run(directory).spec.data
+    if record.load_checkpoint(directory) is None:
+        raise InputError(f"{directory} has no checkpoint: its weights are not there to read")
+    home = read.like or what.name
+    sizes = {key: getattr(what, key) for key in ("classes", "size", "train", "test", "imbalance", "label_noise")}
+    known = sets.load(home, device=read.place, data_dir=read.data_dir, **sizes)
+    net, temperature = screening.trained(directory, known[0])
+    same = read.data in (None, home)
+    return net, temperature, known[read.split == "test"] if same else read.other(str(read.data), known[0])
+
+
+def _for_own(model: str, inputs: str | None, read: _Reading) -> Split:
+    """The images as a model of the user's own sees them."""
+    from thermocline import data as sets
+
+    if (name := read.data or read.like) is None:
+        raise InputError("name the data to read with --data NAME")
+    way = chosen_inputs(inputs, model)
+    if read.like is None and way == "standardised":
+        raise InputError(
+            "--inputs standardised is by the mean and std of the data the model was trained on: name them with --like NAME "
+            "(--data is what to read, if it is another set)"
+        )
+    if read.like is None:
+        return read.other(name, None).seen(way)
+    known = sets.load(read.like, device=read.place, data_dir=read.data_dir)
+    return known[read.split == "test"].seen(way) if name == read.like else read.other(name, known[0].seen(way))
 
 
 @app.command()

@@ -12,7 +12,14 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from thermocline.data import augmentation
-from thermocline.spec import InputError
+from thermocline.spec import InputError, unknown
+
+INPUTS = {
+    "standardised": "by the mean and std of the data the model was trained on, as nets trained by thermocline see them",
+    "unit": "pixels in [0, 1]",
+    "imagenet": "pixels in [0, 1], less ImageNet's mean, by its std",
+}
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # as every collection of models trained on it has them
 
 
 class Batch(NamedTuple):
@@ -83,6 +90,24 @@ class Split:
             here = slice(start, min(start + size, len(self)))
             indices = torch.arange(here.start, here.stop, device=self.device)
             yield Batch(self._normalise(self.images[here], dtype), self.labels[here], indices)
+
+    def seen(self, inputs: str) -> Split:
+        """The same images for a model that sees its inputs in another way, one of `INPUTS`.
+
+        >>> images = torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1)
+        >>> split = Split(images, torch.tensor([0, 1]), "two", 2, torch.tensor([0.5]), torch.tensor([0.5]))
+        >>> [split.seen(inputs).take(torch.arange(2)).images.flatten().tolist() for inputs in ("standardised", "unit")]
+        [[-1.0, 1.0], [0.0, 1.0]]
+        """
+        if inputs not in INPUTS:
+            raise unknown("way to see inputs", inputs, INPUTS)
+        if inputs == "imagenet" and self.channels != 3:
+            raise InputError(f"{self.name} is gray, but a model that sees images as ImageNet's has three channels")
+        ways = {"unit": ((0.0,) * self.channels, (1.0,) * self.channels), "imagenet": _IMAGENET}
+        if inputs not in ways:
+            return self
+        mean, std = (torch.tensor(values, device=self.device) for values in ways[inputs])
+        return replace(self, mean=mean, std=std)
 
     def fingerprint(self) -> str:
         """Twelve hex digits of the SHA-256 of images and labels: whether this is the data that was there before."""

@@ -5,7 +5,9 @@ import math
 import random
 import re
 import shutil
+from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -108,6 +110,39 @@ def test_a_foreign_net_on_plain_tensors() -> None:
     assert "Effective depth" in result.table()
 
 
+OTHER = tensors(4, 30, 6)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        OTHER[0], OTHER, (None, OTHER), Pairs(OTHER), DataLoader(Pairs(OTHER), 7), TensorDataset(OTHER[0]), list(OTHER),
+        DataLoader(OTHER[0], 7), OTHER[0].numpy(), {"x": OTHER[0]}, (OTHER[0], torch.zeros(30, dtype=torch.int64)),
+    ],
+)  # fmt: skip
+def test_a_test_set_alone_is_enough_for_detection(other) -> None:
+    whole = tc.scan(seeded(Foreign), **SETS).rows.to_pylist()
+    result = tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"other": other})
+    assert result.ood_drop == {}
+    rows = result.rows.to_pylist()
+    probed = ("probe_accuracy", "ood_drop")
+    wanted = [row for row in whole if not (row["split"].startswith("other/") and row["measure"] in probed)]
+    for one, row in zip(rows, wanted, strict=True):
+        assert {**one, "value": 0} == {**row, "value": 0}
+        assert math.isclose(one["value"], row["value"], rel_tol=1e-4, abs_tol=1e-5), row
+    assert "other, neco" in result.table()
+
+
+def test_what_other_data_may_be_is_said_with_their_name() -> None:
+    for other in (None, "digits", (OTHER[0],) * 3):
+        with pytest.raises(InputError, match=r"^ood\['o'\] must be a pair .*, or a test set alone: \(inputs, labels\)"):
+            tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": other})
+    with pytest.raises(InputError, match="^o/test: labels must be one whole number a sample"):
+        tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": TensorDataset(OTHER[0], OTHER[0])})
+    with pytest.raises(InputError, match="^o/train: .*no labels"):
+        tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (OTHER[0], OTHER[0])})
+
+
 @pytest.mark.parametrize("kind", ["dataset", "loader", "tensor dataset", "shuffled"])
 def test_every_kind_of_data_gives_the_same_rows(kind: str) -> None:
     def wrap(data: tuple[torch.Tensor, torch.Tensor]):
@@ -187,9 +222,78 @@ def test_several_inputs_and_a_dict_out() -> None:
     data = ((SETS["train"][0], SETS["train"][0].flip(0)), SETS["train"][1])
     net = seeded(Two)
     with pytest.raises(InputError, match="returns a dict, not"):
-        tc.scan(net, data, data)
-    result = tc.scan(net, data, data, logits=lambda output: output["logits"])
+        tc.scan(net, data, data, logits=lambda output: {"scores": output["logits"]})
+    result = tc.scan(net, data, data)
     assert {row["layer"] for row in result.rows.to_pylist() if row["measure"] == "rank"} == {"left", "right", "head"}
+    assert result.rows.equals(tc.scan(net, data, data, logits=lambda output: output["logits"]).rows)
+
+
+class Named(nn.Module):
+    """Inputs by keyword, and an object with logits out, as transformers has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.two = Two()
+
+    def forward(self, *, ids: torch.Tensor, scale: torch.Tensor | None = None) -> SimpleNamespace:
+        return SimpleNamespace(logits=self.two(ids, ids if scale is None else ids * scale)["logits"], loss=None)
+
+
+class Dicts(Dataset):
+    def __init__(self, **parts: torch.Tensor) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return len(self.parts["ids"])
+
+    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
+        return {name: part[i] for name, part in self.parts.items()}
+
+
+@pytest.mark.parametrize("name", ["labels", "label"])
+def test_inputs_by_name(name: str) -> None:
+    x, y = SETS["train"]
+    scale = torch.linspace(1, 2, len(y))[:, None, None, None]
+    whole = {"ids": x, "scale": scale, name: y}
+    net = seeded(Named)
+    rows = tc.scan(net, whole, whole).rows
+    for data in (Dicts(**whole), DataLoader(Dicts(**whole), 90), ({"ids": x, "scale": scale}, y)):
+        assert tc.scan(net, data, data).rows.equals(rows)
+    watch = tc.Watch(net, DataLoader(Dicts(**whole), 16, shuffle=True, generator=torch.Generator()))
+    assert (watch.step(0) or {}).keys() >= {"accuracy/train"}
+    placed = tc.scan(net.two, ((x, x * scale), y), ((x, x * scale), y)).rows.to_pylist()
+    for one, other in zip(rows.to_pylist(), placed):
+        assert one["value"] == other["value"], one
+
+
+def test_batches_of_no_known_form_say_what_to_do() -> None:
+    x, y = SETS["train"]
+    for data in ((x, x, y), TensorDataset(x, x, y)):
+        with pytest.raises(InputError, match=r"of 3: several inputs go together, as in \(\(ids, mask\), labels\)"):
+            tc.scan(seeded(Two), data, data)
+    with pytest.raises(InputError, match="'text' of a batch is a list of 90, not a tensor"):
+        tc.scan(seeded(Named), {"ids": x, "text": ["word"] * 90, "labels": y}, SETS["test"])
+    with pytest.raises(InputError, match="it has no labels"):
+        tc.scan(seeded(Named), {"ids": x}, SETS["test"])
+    uneven = [{"ids": torch.zeros(2, width, 192), "labels": torch.tensor([0, 1])} for width in (1, 2)]
+    net = seeded(lambda: nn.Sequential(OrderedDict(flat=Mean(), body=nn.Linear(192, 5), head=nn.Linear(5, 2))))
+    with pytest.raises(InputError, match=r"shape from batch to batch, \(1, 192\) and \(2, 192\): pad them"):
+        tc.scan(net, Uneven(uneven), SETS["test"])
+
+
+class Mean(nn.Module):
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return ids.mean(1)
+
+
+class Uneven:
+    """Batches as a loader with its own padding gives them."""
+
+    def __init__(self, batches: list[dict[str, torch.Tensor]]) -> None:
+        self.batches = [(batch["ids"], batch["labels"]) for batch in batches]
+
+    def __iter__(self):
+        return iter(self.batches)
 
 
 def test_a_bf16_net_is_measured_in_its_own_type() -> None:
@@ -279,9 +383,18 @@ def test_bad_data_is_said(train, message: str) -> None:
         tc.scan(seeded(Foreign), train, SETS["test"])
 
 
+def test_one_class_is_refused_where_classes_are_told_apart() -> None:
+    one = (SETS["train"][0][:6], torch.full((6,), 2))
+    with pytest.raises(InputError, match="^train has one class only; probes need at least two$"):
+        tc.scan(seeded(Foreign), one, one)
+    with pytest.raises(InputError, match=r"^o/train has one class only.*ood=\{'o': test\}$"):
+        tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (one, one)})
+
+
 def test_one_class_and_few_samples_give_documented_values() -> None:
     one = (SETS["train"][0][:6], torch.zeros(6, dtype=torch.int64))
-    rows = tc.scan(seeded(Foreign), one, one).rows.to_pylist()
+    without = [name for name, one in tc.MEASURES.items() if "probes" not in one.needs]
+    rows = tc.scan(seeded(Foreign), one, one, measures=without).rows.to_pylist()
     assert all(math.isfinite(row["value"]) for row in rows)
     assert not [row for row in rows if row["measure"] == "neural_collapse"], "collapse compares classes"
     assert max(row["value"] for row in rows if row["measure"] == "rank") <= 5, "six centred samples have rank 5"

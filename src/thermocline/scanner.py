@@ -84,7 +84,7 @@ def scan(
     model: nn.Module,
     train: Any,
     test: Any,
-    ood: Mapping[str, tuple[Any, Any]] | None = None,
+    ood: Mapping[str, Any] | None = None,
     *,
     temperature: float = 1.0,
     measures: Iterable[str] = ("all",),
@@ -100,23 +100,24 @@ def scan(
     """Measure a classifier at every weight layer, showing it each sample of each set once (some 2,000 again, for gradients).
 
     Each set is (inputs, labels) tensors, a Dataset, a DataLoader or a Split, as the model expects its inputs; `ood` maps a
-    name to the (train, test) of labelled other data. `temperature` is the one the model was trained at. Layers are those
-    the model declares in `.taps`, else every Linear, convolution and attention that matches `pattern`, in the order they
-    run; or those that `taps` names, by paths or as `nets.Tap`, the head last. `tokens` is how layers of tokens are viewed.
-    `probes` are the linear probes trained on each, ridge in closed form and logistic by the papers' protocol; the first
-    gives the effective depth. `logits` picks the logits from what the model returns. `seed` says which of several trainings
-    of one setting this is; reports then give their mean. The model's modes and hooks and all random states are as before.
+    name to the (train, test) of labelled other data, or to a test set alone, labelled or not, which is shown to detectors
+    but not to probes. `temperature` is the one the model was trained at. Layers are those the model declares in `.taps`,
+    else every Linear, convolution and attention that matches `pattern`, in the order they run; or those that `taps` names,
+    by paths or as `nets.Tap`, the head last. `tokens` is how layers of tokens are viewed. `probes` are the linear probes
+    trained on each, ridge in closed form and logistic by the papers' protocol; the first gives the effective depth.
+    `logits` picks the logits from what the model returns. `seed` says which of several trainings of one setting this is;
+    reports then give their mean. The model's modes and hooks and all random states are as before.
     """
     net = inner(model)
-    measure.check_sets(ood or {})
-    with _random_states_kept(train, test, *(split for pair in (ood or {}).values() for split in pair)):
+    ood = measure.check_sets(ood or {})
+    with _random_states_kept(train, test, *(split for pair in ood.values() for split in pair)):
         asked = (measures,) if isinstance(measures, str) else tuple(measures)
         facts = _facts(net, train, measure.select(asked), seed)
-        what = _spec(net, name, train, temperature, seed, ood=tuple(ood or ()), measures=asked, probes=tuple(probes))
+        what = _spec(net, name, train, temperature, seed, ood=tuple(ood), measures=asked, probes=tuple(probes))
         options = {"temperature": temperature, "measures": asked, "probes": what.probes, "logits": logits}
         places = _taps(net, train, taps, logits, pattern, tokens)
         began = time.monotonic()
-        rows = measure.measure(net, train, test, ood or {}, taps=places, progress=progress, **options)
+        rows = measure.measure(net, train, test, ood, taps=places, progress=progress, **options)
         facts["wall_seconds"] = round(time.monotonic() - began, 1)
         what = dataclasses.replace(what, scanned=provenance.identity(net, rows))
         return Scan(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, rows)]), True))
@@ -173,10 +174,10 @@ def _taps(
         and taps == tuple(known)
     ):
         return taps
-    arguments, _ = next(source.batches(data, net, size=8))
+    arguments, _ = next(source.samples(data, net, size=8))
     subject = measure.Subject(net, (), 1.0, logits)
     with measure.evaluating(net), torch.no_grad():
-        some = tuple(argument[:8] for argument in arguments)
+        some = {name: argument[:8] for name, argument in arguments.items()}
         if given:
             return named_taps(net, lambda: subject.run(some), given, tokens=tokens)
         return measure.find_taps(net, lambda: subject.run(some), pattern=pattern, tokens=tokens)
@@ -312,7 +313,7 @@ def _key(row: record.Row) -> str:
     return "/".join(filter(None, (row.measure, row.split, row.layer, row.params)))
 
 
-def _sample(data: Any, net: nn.Module, samples: int) -> tuple[tuple[Tensor, ...], Tensor]:
+def _sample(data: Any, net: nn.Module, samples: int) -> tuple[source.Arguments, Tensor]:
     """Samples spread evenly over a set, which may be sorted by class, held where the net is.
 
     Of what can only be read in its own order, up to 64 times as many are looked at.
@@ -320,17 +321,17 @@ def _sample(data: Any, net: nn.Module, samples: int) -> tuple[tuple[Tensor, ...]
     if source.indexable(data) and (count := source.count(data)):
         order = torch.arange(min(samples, count)) * count // min(samples, count)
         batches = list(source.batches(data, net, size=1000, order=order))
-        return tuple(torch.cat(parts) for parts in zip(*(arguments for arguments, _ in batches))), torch.cat(
-            [labels for _, labels in batches]
-        )
-    some, start = Spread(limit=samples), 0
+        arguments = {name: torch.cat([one[name] for one, _ in batches]) for name in batches[0][0]}
+        return arguments, torch.cat([labels for _, labels in batches])
+    some, start, names = Spread(limit=samples), 0, ()
     for arguments, labels in source.batches(data, net, size=1000):
-        some.add(start, *arguments, labels)
+        names = tuple(arguments)
+        some.add(start, *arguments.values(), labels)
         start += len(labels)
         if start >= 64 * samples:
             break
     *found, labels = some.values
-    return tuple(found), labels
+    return dict(zip(names, found)), labels
 
 
 @contextlib.contextmanager

@@ -27,18 +27,24 @@ FPR = {"tpr": 0.95, "positive": "id"}
 
 
 def features_of(model: nn.Module, data: Any) -> Features:
-    """What the head of a classifier reads and gives for every sample of a Split, tensors, a Dataset or a DataLoader."""
+    """What the head of a classifier reads and gives for every sample of a Split, tensors, a Dataset or a DataLoader.
+
+    Labels are None where the data have none.
+    """
     net = inner(model)
     head = head_of(net, data)
     place = Tap(head.path, at="input")
-    parts: list[tuple[Tensor, ...]] = []
+    parts: list[tuple[Tensor, Tensor]] = []
+    known: list[Tensor] = []
     subject = measure.Subject(net, (head,), 1.0, lambda output: output)
     with measure.evaluating(net), torch.no_grad():
-        for arguments, labels in source.batches(data, net, size=1000):
+        for arguments, labels in source.samples(data, net, size=1000):
             with capture(net, [place]) as at:
                 logits = subject.run(arguments)
-            parts.append((at[place], logits, labels))
-    features, logits, labels = (torch.cat(some) for some in zip(*parts))
+            parts.append((at[place], logits))
+            known += [] if labels is None else [labels]
+    features, logits = (torch.cat(some) for some in zip(*parts))
+    labels = torch.cat(known) if len(known) == len(parts) else None
     return Features(features, logits, labels, *linear_head(net.get_submodule(head.path), features, logits))
 
 

@@ -42,6 +42,11 @@ class Split:
     std: Float[Tensor, "c"]
     names: tuple[str, ...] = ()  # of the classes, where they are known
 
+    @property
+    def labelled(self) -> bool:
+        """Whether it has labels; where not, it has no classes and every label is -1."""
+        return self.classes > 0
+
     def __len__(self) -> int:
         return len(self.labels)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from thermocline import nets, spec
@@ -48,20 +49,38 @@ def measure(
     """
     followed = {name for name in MEASURES if final or MEASURES[name].throughout} | set(select(follow))
     chosen = [MEASURES[name] for name in select(measures) if name in followed]
-    check_sets(ood)
+    pairs = check_sets(ood)
     needs = frozenset().union(*(one.needs for one in chosen))
     subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, probes, progress, team)
-    seen = look(subject, train, test, ood if "ood" in needs else {}, needs, final=final)
+    seen = look(subject, train, test, pairs if "ood" in needs else {}, needs, final=final)
     return [row for one in chosen for row in one.function(seen)] if team.leads else []
 
 
-def check_sets(ood: Mapping[str, Any]) -> None:
-    """Raise unless other data are pairs under names that rows can have."""
-    for name, pair in ood.items():
+def check_sets(ood: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Other data as pairs (train, test), of a test set alone (None, test); raise unless rows can have their names.
+
+    >>> inputs, labels = np.zeros((3, 2)), np.arange(3)
+    >>> [train is None for train, _ in check_sets({"a": inputs, "b": (inputs, labels), "c": ((inputs, labels),) * 2}).values()]
+    [True, True, False]
+    """
+    pairs = {}
+    for name, given in ood.items():
         if not name or "/" in name:
             raise spec.InputError(f"a name of other data must not be empty or have a '/', got {name!r}")
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise spec.InputError(f"ood[{name!r}] must be a pair (train, test), got a {type(pair).__name__}")
+        whole = isinstance(given, (tuple, list))
+        if given is None or isinstance(given, (str, int, float)) or (whole and len(given) != 2):
+            kind = f"{type(given).__name__} of {len(given)}" if isinstance(given, (tuple, list)) else type(given).__name__
+            raise spec.InputError(
+                f"ood[{name!r}] must be a pair (train, test) of labelled data, or a test set alone: (inputs, labels), inputs, "
+                f"a Dataset, a DataLoader or a Split; got a {kind}"
+            )
+        pairs[name] = (None, given) if not whole or _labels(given[1]) else (given[0], given[1])
+    return pairs
+
+
+def _labels(second: Any) -> bool:
+    """Whether the second of two is the labels of the first, not a test set."""
+    return isinstance(second, (Tensor, np.ndarray)) and second.ndim == 1
 
 
 def select(measures: Iterable[str]) -> list[str]:

@@ -40,9 +40,8 @@ class Again:
     gradients: dict[Tap, Tensor] = field(default_factory=dict)
 
 
-def look_again(subject: Subject, *values: Tensor, gradients: bool) -> Again:
+def look_again(subject: Subject, arguments: source.Arguments, labels: Tensor, *, gradients: bool) -> Again:
     """Show samples again. A layer has a gradient if its weight is a parameter the loss depends on; .grad is left alone."""
-    *arguments, labels = values
     layers = {tap: subject.net.get_submodule(tap.path) for tap in subject.taps}
     weights = {tap: weight for tap, layer in layers.items() if (weight := matrix_weight(layer)) is not None}
     weights = {tap: weight for tap, weight in weights.items() if isinstance(weight, nn.Parameter)} if gradients else {}
@@ -53,7 +52,7 @@ def look_again(subject: Subject, *values: Tensor, gradients: bool) -> Again:
         for start in range(0, len(labels), BATCH):
             some = slice(start, start + BATCH)
             with torch.set_grad_enabled(bool(weights)), capture(subject.net, raw.values()) as at:
-                logits = subject.run(tuple(argument[some].clone() for argument in arguments))
+                logits = subject.run({name: argument[some].clone() for name, argument in arguments.items()})
             for tap, place in raw.items():
                 _take(found.inputs, tap, layers[tap], at[place], start, len(labels))
             if logits.requires_grad:

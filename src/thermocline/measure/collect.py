@@ -27,7 +27,7 @@ class Batch(NamedTuple):
     """Some samples on their way through the net: what went in, what came out, and what the taps saw."""
 
     start: int
-    arguments: tuple[Tensor, ...]
+    arguments: source.Arguments
     labels: Tensor
     groups: Groups
     logits: Tensor
@@ -217,10 +217,22 @@ class Samples:
 
     def __init__(self, count: int | None) -> None:
         self.some = Spread(limit=2 * FEW, stride=max((count or 0) // FEW, 1))
+        self._shapes: dict[int | str, torch.Size] = {}
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch."""
-        self.some.add(batch.start, *batch.arguments, batch.labels)
+        """Take in a batch, whose samples must be of the shape of those before."""
+        shapes = {name: value.shape[1:] for name, value in batch.arguments.items()}
+        if self._shapes and shapes != self._shapes:
+            kinds = " and ".join(", ".join(str(tuple(shape)) for shape in some.values()) for some in (self._shapes, shapes))
+            raise InputError(f"samples differ in shape from batch to batch, {kinds}: pad them all to one")
+        self._shapes = shapes
+        self.some.add(batch.start, *batch.arguments.values(), batch.labels)
+
+    @property
+    def values(self) -> tuple[source.Arguments, Tensor]:
+        """The samples kept, and their labels."""
+        *kept, labels = self.some.values
+        return dict(zip(self._shapes, kept)), labels
 
     def join(self, team: Team, classes: int) -> None:
         """Take in what the other processes of a team gathered."""

@@ -20,6 +20,7 @@ from thermocline.moments import ClassMoments, grouped
 from thermocline.nets import Tap
 from thermocline.probes import Probe
 from thermocline.record import Row
+from thermocline.spec import InputError
 
 
 class Found(NamedTuple):
@@ -104,20 +105,30 @@ class Tally(NamedTuple):
     """What every pass leaves behind."""
 
     samples: int
-    classes: int
+    classes: int  # one more than the largest label
+    single: bool  # whether all labels are the same
 
 
-def look(subject: Subject, train: Any, test: Any, ood: Mapping[str, Any], needs: frozenset[str], *, final: bool) -> Seen:
-    """The passes: over each training split first, from which come the probes and detectors that its test split is read with."""
+Pairs = Mapping[str, tuple[Any, Any]]
+
+
+def look(subject: Subject, train: Any, test: Any, ood: Pairs, needs: frozenset[str], *, final: bool) -> Seen:
+    """The passes: over each training split first, from which come the probes and detectors that its test split is read with.
+
+    Other data without a training split are shown to detectors alone, and need no labels.
+    """
     seen = Seen(subject.net, subject.taps, subject.temperature, tuple(ood), final, _last(subject))
     detectors = {}
     with evaluating(subject.net), torch.no_grad():
         for name, (fit_on, test_on) in {"": (train, test), **ood}.items():
             prefix, known = f"{name}/" if name else "", not name
             fitted = {}
-            if known or "probes" in needs:
+            if known or ("probes" in needs and fit_on is not None):
                 kit = _Kit(subject, fit_on, needs, known=known)
                 tally = run_pass(subject, f"{prefix}train", fit_on, kit.collectors)
+                if "probes" in needs and tally.single:
+                    hint = f": for detection alone, give its test set alone, ood={{{name!r}: test}}" if name else ""
+                    raise InputError(f"{prefix}train has one class only; probes need at least two{hint}")
                 if known:
                     kit.leave(subject, seen, needs)
                     if "scores" in needs:
@@ -126,16 +137,17 @@ def look(subject: Subject, train: Any, test: Any, ood: Mapping[str, Any], needs:
                 fitted = kit.probes(subject, f"{prefix}train", fit_on, tally) if "probes" in needs else {}
                 del kit  # and the features it may hold
             if test_on is not None:
-                _test(subject, seen, f"{prefix}test", test_on, fitted, detectors, needs)
+                labelled = fit_on is not None
+                _test(subject, seen, f"{prefix}test", test_on, fitted, detectors, needs, labelled=labelled)
     return seen
 
 
-def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Collector]) -> Tally:
+def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Collector], *, labelled: bool = True) -> Tally:
     """Show every sample to the net once."""
     taps = dict.fromkeys(tap for collector in collectors for tap in collector.taps)
-    finite, classes, team = collect.Finite(), 0, subject.team
+    finite, classes, lowest, team = collect.Finite(), 0, torch.tensor(torch.iinfo(torch.int64).max), subject.team
     start = first = subject.share(data).start
-    for arguments, labels in subject.show(split, data):
+    for arguments, labels in subject.show(split, data, labelled=labelled):
         with capture(subject.net, taps) as at:
             logits = subject.run(arguments)
         batch = Batch(start, arguments, labels, grouped(labels), logits, at)
@@ -143,11 +155,13 @@ def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Colle
         for collector in collectors:
             collector.add(batch)
         start, classes = start + len(labels), max(classes, batch.groups.classes)
+        lowest = torch.minimum(lowest.to(labels.device), labels.min())
     finite.check(team)
     if team.size == 1:
-        return Tally(start, classes)
-    tallies = team.gather(torch.tensor([[start - first, classes]], device=labels.device))  # pyright: ignore[reportPossiblyUnboundVariable]
-    tally = Tally(int(tallies[:, 0].sum()), int(tallies[:, 1].max()))
+        return Tally(start, classes, int(lowest) == classes - 1)
+    tallies = team.gather(torch.tensor([[start - first, classes, int(lowest)]], device=lowest.device))
+    classes = int(tallies[:, 1].max())
+    tally = Tally(int(tallies[:, 0].sum()), classes, int(tallies[:, 2].min()) == classes - 1)
     for collector in collectors:
         collector.join(team, tally.classes)
     return tally
@@ -180,7 +194,7 @@ class _Kit:
         seen.moments, seen.formats = (self.layers.moments, self.layers.formats) if self.layers else ({}, {})
         seen.last = self.last or seen.last
         if self.few and subject.team.leads:
-            seen.again = look_again(subject, *self.few.some.values, gradients="gradients" in needs)
+            seen.again = look_again(subject, *self.few.values, gradients="gradients" in needs)
 
     def probes(self, subject: Subject, split: str, data: Any, tally: Tally) -> dict[Readout, Probe]:
         """The probes of every layer, of every kind asked for."""
@@ -203,13 +217,15 @@ def _test(
     fitted: Mapping[Readout, Probe],
     detectors: Mapping[str, detect.Detector],
     needs: frozenset[str],
+    *,
+    labelled: bool,
 ) -> None:
     """The pass over a test split, read with what its training split gave."""
     outputs, readings = collect.Outputs(subject.temperature), collect.Readings(fitted)
     scores = collect.Scores(subject.taps[-1], detectors)
     unseen = collect.TestFeatures(subject.taps[-1], limit=collect.KEPT if split == "test" else collect.ORACLE)
     wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs, unseen: "unseen" in needs}
-    run_pass(subject, split, data, [collector for collector, want in wanted.items() if want])
+    run_pass(subject, split, data, [collector for collector, want in wanted.items() if want], labelled=labelled)
     seen.outputs[split], seen.probe_accuracy[split], seen.scores[split] = outputs, readings.accuracy, scores
     if "unseen" in needs:
         seen.unseen[split] = unseen

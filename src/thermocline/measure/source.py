@@ -1,10 +1,11 @@
-"""What users have, as batches of (inputs, labels): a Split, tensors, a Dataset or a DataLoader."""
+"""What users have, as batches of inputs and labels: a Split, tensors, a Dataset or a DataLoader."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
@@ -12,29 +13,40 @@ from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
 from thermocline.data import Split
 from thermocline.spec import InputError
 
+Arguments = dict[int | str, Tensor]  # what a net is called with, by place or by name
+LABELS = ("labels", "label")  # what a dict of inputs may call them
+FORMS = "(inputs, labels) tensors, a Dataset, a DataLoader or a Split"
 
-def batches(
-    data: Any, net: nn.Module, *, size: int, order: Tensor | None = None
-) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
+
+def batches(data: Any, net: nn.Module, *, size: int, order: Tensor | None = None) -> Iterator[tuple[Arguments, Tensor]]:
     """Every sample once, as the net's arguments and labels, on its device and in its floating type.
 
-    `data` is a Split, (inputs, labels) tensors (inputs may be a tuple of them, for a net that takes several), a Dataset
-    of (input, label) pairs, or a DataLoader. Its own order is kept, unless it is `indexable` and `order` names samples.
+    `data` is a Split, (inputs, labels) tensors, a Dataset of (input, label) pairs, or a DataLoader. For a net that takes
+    several inputs they are a tuple, ((ids, mask), labels), or a dict by name, which may hold the labels too. Its own order
+    is kept, unless it is `indexable` and `order` names samples.
     """
+    for arguments, labels in samples(data, net, size=size, order=order):
+        if labels is None:
+            raise InputError("a batch must be a pair (inputs, labels), or a dict of inputs and 'labels'; it has no labels")
+        yield arguments, labels
+
+
+def samples(data: Any, net: nn.Module, *, size: int, order: Tensor | None = None) -> Iterator[tuple[Arguments, Tensor | None]]:
+    """The same of data that may be inputs alone, whose labels are None."""
     weight = next(net.parameters())
     found = False
     for inputs, labels in _pairs(data, size, weight.dtype, order):
         found = True
-        arguments = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        yield tuple(_fit(argument, weight) for argument in arguments), _labels(labels).to(weight.device)
+        arguments = {name: _fit(name, argument, weight) for name, argument in _arguments(inputs).items()}
+        yield arguments, None if labels is None else _labels(labels).to(weight.device)
     if not found:
         raise InputError("a data set to measure on is empty: it gave no batch")
 
 
 def count(data: Any) -> int | None:
     """How many samples there are, where that can be told without reading them."""
-    if isinstance(data, (tuple, list)):
-        return len(data[-1])
+    if isinstance(data, (tuple, list, Mapping)):
+        return len(next(iter(_arguments(_parted(data)[0]).values())))
     whole: Any = data
     if isinstance(data, DataLoader):
         if isinstance(data.dataset, IterableDataset) or (data.batch_size is None and data.batch_sampler is None):
@@ -57,7 +69,7 @@ def indexable(data: Any) -> bool:
         # With a batch sampler of the user's own, `sampler` is a sequential one that is never asked.
         asked = getattr(data.batch_sampler, "sampler", None)
         return asked is data.sampler and isinstance(asked, SequentialSampler)
-    return isinstance(data, (Split, tuple, list)) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
+    return isinstance(data, (Split, tuple, list, Mapping)) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
 
 
 def generators(data: Any) -> list[torch.Generator]:
@@ -79,21 +91,42 @@ def every(start: int, stride: int) -> slice:
 
 
 def _pairs(data: Any, size: int, dtype: torch.dtype, order: Tensor | None) -> Iterator[tuple[Any, Any]]:
-    if isinstance(data, Split) and order is not None:
-        yield from (data.take(some, dtype=dtype)[:2] for some in order.split(size))
-    elif isinstance(data, Split):
-        yield from (batch[:2] for batch in data.batches(size, dtype=dtype))
-    elif isinstance(data, (tuple, list)) and len(data) == 2:
-        yield from _cut(data[0], data[1], size, order)
+    """Inputs and labels, the latter None where there are none."""
+    if isinstance(data, Split):
+        parts = data.batches(size, dtype=dtype) if order is None else (data.take(o, dtype=dtype) for o in order.split(size))
+        yield from ((batch.images, batch.labels if data.labelled else None) for batch in parts)
+    elif isinstance(data, (tuple, list, Mapping, Tensor, np.ndarray)):
+        yield from _cut(*_parted(data), size, order)
     elif _once(data):
         raise InputError("data is an iterator, which can be read only once: give a DataLoader, a Dataset or tensors")
-    elif isinstance(data, (tuple, list)) or not (hasattr(data, "__iter__") or hasattr(data, "__getitem__")):
-        raise InputError(f"data must be (inputs, labels) tensors, a Dataset, a DataLoader or a Split, got {_kind(data)}")
+    elif not (hasattr(data, "__iter__") or hasattr(data, "__getitem__")):
+        raise InputError(f"data must be {FORMS}, got {_kind(data)}")
     else:
-        for batch in _loader(data, size, order):
-            if not (isinstance(batch, (tuple, list)) and len(batch) == 2):
-                raise InputError(f"a batch must be a pair (inputs, labels), got {_kind(batch)}")
-            yield batch[0], batch[1]
+        yield from map(_parted, _loader(data, size, order))
+
+
+def _parted(batch: Any) -> tuple[Any, Any]:
+    """The inputs and the labels of a batch, or of data in memory."""
+    if isinstance(batch, Mapping):
+        labels = next((batch[name] for name in LABELS if name in batch), None)
+        return {name: value for name, value in batch.items() if name not in LABELS}, labels
+    if isinstance(batch, (Tensor, np.ndarray)):
+        return batch, None
+    if isinstance(batch, (tuple, list)) and len(batch) in (1, 2):
+        return batch[0], batch[1] if len(batch) == 2 else None
+    hint = ""
+    if isinstance(batch, (tuple, list)) and len(batch) > 2:
+        hint = ": several inputs go together, as in ((ids, mask), labels), or by name in a dict"
+    raise InputError(f"a batch must be a pair (inputs, labels), got {_kind(batch)}{hint}")
+
+
+def _arguments(inputs: Any) -> dict[int | str, Any]:
+    """Inputs by place or by name."""
+    if not isinstance(inputs, (Mapping, tuple, list)):
+        return {0: inputs}
+    if not inputs:
+        raise InputError("a batch has labels but no inputs")
+    return {**inputs} if isinstance(inputs, Mapping) else {**dict(enumerate(inputs))}
 
 
 def _once(data: Any) -> bool:
@@ -115,20 +148,27 @@ def _loader(data: Any, size: int, order: Tensor | None) -> Iterable[Any]:
 
 
 def _cut(inputs: Any, labels: Any, size: int, order: Tensor | None) -> Iterator[tuple[Any, Any]]:
-    parts = tuple(map(torch.as_tensor, inputs)) if isinstance(inputs, (tuple, list)) else (torch.as_tensor(inputs),)
-    labels = torch.as_tensor(labels)
-    if any(len(part) != len(labels) for part in parts):
-        raise InputError(f"there are {len(labels)} labels for {len(parts[0])} inputs")
-    for start in range(0, len(labels if order is None else order), size):
+    parts = {name: _tensor(name, part) for name, part in _arguments(inputs).items()}
+    parts |= {} if labels is None else {"labels": torch.as_tensor(labels)}
+    count = len(next(reversed(parts.values())))
+    if wrong := [part for part in parts.values() if len(part) != count]:
+        raise InputError(f"there are {count} {'inputs' if labels is None else 'labels'} for {len(wrong[0])} inputs")
+    for start in range(0, count if order is None else len(order), size):
         some = slice(start, start + size)
-        if order is None:
-            yield tuple(part[some] for part in parts), labels[some]
-        else:
-            yield tuple(part[order[some].to(part.device)] for part in parts), labels[order[some].to(labels.device)]
+        chosen = {name: part[some] if order is None else part[order[some].to(part.device)] for name, part in parts.items()}
+        yield {name: part for name, part in chosen.items() if name != "labels"}, chosen.get("labels")
 
 
-def _fit(argument: Any, weight: Tensor) -> Tensor:
-    tensor = torch.as_tensor(argument)
+def _tensor(name: int | str, value: Any) -> Tensor:
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        what = f"input {name}" if isinstance(name, int) else repr(name)
+        raise InputError(f"{what} of a batch is {_kind(value)}, not a tensor: make it one, or leave it out") from None
+
+
+def _fit(name: int | str, argument: Any, weight: Tensor) -> Tensor:
+    tensor = _tensor(name, argument)
     if tensor.dtype == torch.uint8:
         raise InputError("inputs are uint8: give them as the net expects them, scaled and normalised (or as a Split)")
     return tensor.to(weight.device, weight.dtype) if tensor.is_floating_point() else tensor.to(weight.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -30,16 +30,23 @@ class Subject(NamedTuple):
     progress: bool = False
     team: Team = ALONE
 
-    def show(self, split: str, data: Any) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
-        """The batches of a split, drawn as a progress bar with an ETA where that was asked for."""
+    def show(self, split: str, data: Any, *, labelled: bool = True) -> Iterator[tuple[source.Arguments, Tensor]]:
+        """The batches of a split, drawn as a progress bar where that was asked for; if not `labelled`, all labels are 0."""
         part = self.share(data)
         order = None if self.team.size == 1 else torch.arange(part.start, part.stop)
-        batches = source.batches(data, self.net, size=BATCH, order=order)
-        if not self.progress:
-            return batches
-        known = source.count(data)
-        total = -(-known // BATCH) if known and not isinstance(data, DataLoader) else len(data) if known else None
-        return iter(track(batches, f"measuring on {split}", total))
+        read = source.batches if labelled else source.samples
+        batches = read(data, self.net, size=BATCH, order=order)
+        try:
+            if self.progress:
+                known = source.count(data)
+                total = -(-known // BATCH) if known and not isinstance(data, DataLoader) else len(data) if known else None
+                batches = track(batches, f"measuring on {split}", total)
+            for arguments, labels in batches:
+                first = next(iter(arguments.values()))
+                blank = torch.zeros(len(first), dtype=torch.int64, device=first.device)
+                yield arguments, labels if labelled and labels is not None else blank
+        except InputError as error:
+            raise InputError(f"{split}: {error}") from None
 
     def share(self, data: Any) -> slice:
         """Which samples this process of a team looks at; all where it is alone."""
@@ -50,13 +57,20 @@ class Subject(NamedTuple):
             raise InputError(f"{self.team.size} processes share data that can be read in any order and has a sample for each")
         return self.team.share(count)
 
-    def run(self, arguments: tuple[Tensor, ...]) -> Tensor:
+    def run(self, arguments: Mapping[int | str, Tensor]) -> Tensor:
         """The logits of a batch."""
-        output = self.logits(self.net(*arguments))
+        placed = [value for name, value in arguments.items() if isinstance(name, int)]
+        named = {name: value for name, value in arguments.items() if isinstance(name, str)}
+        output = _logits(self.logits(self.net(*placed, **named)))
         if not isinstance(output, Tensor) or output.ndim != 2:
             kind = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
             raise InputError(f"the net returns {kind}, not (samples, classes) logits: pass logits=lambda output: ...")
         return output
+
+
+def _logits(output: Any) -> Any:
+    """What an output that has several parts calls its logits; else the output itself."""
+    return output.get("logits", output) if isinstance(output, Mapping) else getattr(output, "logits", output)
 
 
 @contextlib.contextmanager

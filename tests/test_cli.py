@@ -188,6 +188,30 @@ def test_a_net_is_shown_images_as_it_was_trained_on_them(tmp_path: Path, inputs:
     assert not np.load(tmp_path / "f.npz")["logits"].argmax(1).any(), "by the statistics of grey.npz, all of it is dark"
 
 
+def test_other_data_may_be_a_test_set_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    generator = np.random.default_rng(0)
+    images, labels = generator.integers(0, 256, (60, 16, 16), dtype=np.uint8), np.arange(60) % 10
+    np.savez(tmp_path / "small.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    np.savez(tmp_path / "other.npz", x_test=images // 2)
+    (tmp_path / "flat").mkdir()
+    for number, image in enumerate(images[:20]):
+        Image.fromarray(image).save(tmp_path / "flat" / f"{number}.png")
+    ood = [word for name in ("arrays:other.npz", "folder:flat", "digits") for word in ("--ood", name)]
+    words = ["mine:net", "--inputs", "unit", "--device", "cpu"]
+    printed = thermocline("scan", *words, "--data", "arrays:small.npz", *ood, cwd=tmp_path)
+    assert "folder:flat has no labelled training images: detection only" in printed
+    (found,) = summary(load_runs(tmp_path / "scan"))
+    assert set(found.ood_drop) == {"digits"}
+    assert {name for name, _ in found.auroc} == {"arrays:other.npz", "folder:flat", "digits"}
+    for name, more in {"arrays:other.npz": [], "folder:flat": ["--like", "arrays:small.npz"]}.items():
+        reading = ["--data", name, *more, "--split", "test", "-o", "x.npz"]
+        assert f"of {name} (test)" in thermocline("detect", "features", *words, *reading, cwd=tmp_path)
+        assert "labels" not in np.load(tmp_path / "x.npz").files
+    reading[reading.index("test")] = "train"
+    assert "flat has no class folders" in thermocline("detect", "features", *words, *reading, cwd=tmp_path, code=2)
+
+
 def test_how_a_model_sees_images_must_be_said(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     for verb in (["scan"], ["detect", "features", "-o", "x.npz"]):

@@ -114,7 +114,7 @@ def test_asking_for_more_than_there_is_says_how_much_there_is(tmp_path: Path) ->
 X, Y = np.zeros((6, 20, 20), np.uint8), np.array([0, 1, 0, 1, 0, 1])
 BAD_ARRAYS = {
     "missing key": ({"without": "y_test"}, "has no y_test"),
-    "no training split": ({"without": "x_train"}, "without a training split"),
+    "no training split": ({"without": "x_train"}, "it serves scan --ood and detect features --split test only"),
     "counts differ": ({"y_train": Y[:5]}, "6 images but y_train has 5 labels"),
     "splits differ": ({"x_test": np.zeros((4, 16, 16), np.uint8)}, "differ in shape"),
     "flat images": ({"x_train": np.zeros((6, 400), np.uint8)}, "(6, 400)"),
@@ -302,6 +302,48 @@ def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
     assert f"{bad} is damaged" in refusal(f"folder:{tmp_path}")
     Image.fromarray(np.full((16, 16), 4000, np.uint16)).save(bad)
     assert "more than 8 bits" in refusal(f"folder:{tmp_path}")
+
+
+def test_a_test_set_alone_is_other_data(tmp_path: Path) -> None:
+    train, whole = data.load("digits")
+    x, y = noise(4, 20, 20).numpy(), np.array([3, 0, 3, 5])
+    for name, arrays in {"bare": {}, "labelled": {"y_test": y}, "unlabelled": {"x_train": x}}.items():
+        np.savez(tmp_path / f"{name}.npz", x_test=x, **arrays)
+        none, test = data.load_other(f"arrays:{tmp_path / f'{name}.npz'}", like=train)
+        assert none is None
+        assert test.images.shape == (4, 1, 8, 8)
+        assert torch.equal(test.mean, train.mean)
+        assert test.labelled == (name == "labelled")
+        assert test.labels.tolist() == (y.tolist() if test.labelled else [-1] * 4)
+        _, plain = data.load_other(f"arrays:{tmp_path / f'{name}.npz'}")
+        assert torch.equal(plain.take(torch.arange(4)).images[:, 0], torch.from_numpy(x) / 255)
+        assert "detect features --split test only" in refusal(f"arrays:{tmp_path / f'{name}.npz'}")
+    first, second = data.load_other("digits", like=train)
+    assert first is not None
+    assert torch.equal(second.images, whole.images)
+    np.savez(tmp_path / "short.npz", x_test=x, y_test=y[:3])
+    with pytest.raises(InputError, match="4 images but y_test has 3 labels"):
+        data.load_other(f"arrays:{tmp_path / 'short.npz'}")
+
+
+def test_a_folder_may_be_a_test_set_alone(tmp_path: Path) -> None:
+    for number in range(3):
+        picture(tmp_path / "flat" / f"{number}.png", 16, 16, seed=number)
+    two_classes(tmp_path / "tested" / "test")
+    none, flat = data.load_other(f"folder:{tmp_path / 'flat'}")
+    assert none is None
+    assert not flat.labelled
+    assert flat.images.shape == (3, 1, 16, 16)
+    assert "no class folders" in refusal(f"folder:{tmp_path / 'flat'}")
+    none, tested = data.load_other(f"folder:{tmp_path / 'tested'}")
+    assert none is None
+    assert tested.labels.bincount().tolist() == [5, 5]
+    two_classes(tmp_path / "whole")
+    picture(tmp_path / "whole" / "stray.png", 16, 16)
+    assert data.load_other(f"folder:{tmp_path / 'whole'}")[0] is not None
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match="no class folders"):
+        data.load_other(f"folder:{tmp_path / 'none'}")
 
 
 def test_an_unknown_name_gets_the_nearest(tmp_path: Path) -> None:

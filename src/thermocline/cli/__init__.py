@@ -19,7 +19,7 @@ from thermocline import spec
 from thermocline.cli import attention as attending
 from thermocline.cli import detect, reproduce
 from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, say, show
-from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of
+from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, images_for, module_of
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -156,7 +156,9 @@ def scan(
     ] = None,
     inputs: Inputs = None,
     weights: Weights = None,
-    ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
+    ood: Annotated[
+        list[str] | None, typer.Option(help="Out-of-distribution data set, a test set alone for detection; may be repeated.")
+    ] = None,
     temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(help="Which of several trainings of one setting this is.", min=0)] = 0,
     pattern: Annotated[str, typer.Option(help="Which layers, by their paths, e.g. 'layer*.conv*'.")] = "*",
@@ -186,20 +188,18 @@ def scan(
     if make is None or data is None:
         attending.scan(model, prompts, lengths, count, to, device)
         return
-    from thermocline import data as sets
     from thermocline.run import check_device
     from thermocline.scanner import scan as scan_model
 
-    way = chosen_inputs(inputs, model)
     place = check_device(device)
+    way = chosen_inputs(inputs, model)
     fetch({data, *(ood or ())}, data_dir, download)
-    train, test = (split.seen(way) for split in sets.load(data, device=place, data_dir=data_dir))
-    others = {name: sets.load(name, like=train, device=place, data_dir=data_dir) for name in ood or ()}
+    sets, said = images_for(way, data, ood or (), device=place, data_dir=data_dir)
     net = module_of(make, model, weights).to(place)
     options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model, "seed": seed}
-    result = scan_model(net, train, test, others, **options, progress=True)
+    result = scan_model(net, *sets, **options, progress=True)
     result.save(to)
-    out.print(f"images were shown as {way}: {sets.INPUTS[way]}", highlight=False, markup=False)
+    out.print(said, highlight=False, markup=False)
     _conclude([to], to / "report.html")
 
 

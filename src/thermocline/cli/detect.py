@@ -76,7 +76,8 @@ class _Reading(NamedTuple):
         """The split wanted of a data set, as a net trained on another sees it."""
         from thermocline import data as sets
 
-        return sets.load(name, like=like, device=self.place, data_dir=self.data_dir)[self.split == "test"]
+        options: dict[str, Any] = {"like": like, "device": self.place, "data_dir": self.data_dir}
+        return sets.load(name, **options)[0] if self.split == "train" else sets.load_other(name, **options)[1]
 
 
 def _of_run(directory: str, read: _Reading) -> tuple[Any, Any, Split]:

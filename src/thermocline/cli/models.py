@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from thermocline import spec
 from thermocline.spec import InputError
+
+if TYPE_CHECKING:
+    from thermocline.data import Split
 
 Inputs = Annotated[
     str | None,
@@ -33,6 +37,19 @@ def chosen_inputs(inputs: str | None, words: str) -> str:
     if inputs not in INPUTS:
         raise spec.unknown("--inputs", inputs, INPUTS)
     return inputs
+
+
+def images_for(
+    way: str, data: str, ood: Iterable[str], *, device: Any, data_dir: str | None
+) -> tuple[tuple[Split, Split, dict[str, tuple[Split | None, Split]]], str]:
+    """Training, test and other images as a model sees them, and a line or more about how that is."""
+    from thermocline import data as sets
+
+    train, test = (split.seen(way) for split in sets.load(data, device=device, data_dir=data_dir))
+    others = {name: sets.load_other(name, like=train, device=device, data_dir=data_dir) for name in ood}
+    said = [f"images were shown as {way}: {sets.INPUTS[way]}"]
+    said += [f"{name} has no labelled training images: detection only" for name, pair in others.items() if pair[0] is None]
+    return (train, test, others), "\n".join(said)
 
 
 def callable_of(words: str) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from thermocline.data.source import Set, Source, Want, held
+from thermocline.data.source import UNLABELLED, Set, Source, Want, held
 from thermocline.spec import InputError
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
@@ -26,24 +26,38 @@ def named(path: Path) -> Set:
         found = read(path)
         return held(found["x_train"], found["y_train"]), held(found["x_test"], found["y_test"])
 
-    return Set(lambda: check(path), sources, lambda: names(path))
+    return Set(lambda: check(path), sources, lambda: names(path), lambda want: alone(path))
 
 
 def read(path: Path) -> dict[str, Tensor]:
     """The four arrays: images as uint8 (n, c, h, w), labels as int64."""
     with _opened(path) as archive:
+        _require(path, archive)
         raw = {key: _member(path, archive, key) for key in KEYS}
-    arrays = {}
-    for split in ("train", "test"):
-        x, y = f"x_{split}", f"y_{split}"
-        arrays[x] = images(f"{path}: {x}", raw[x])
-        arrays[y] = labels(f"{path}: {y}", raw[y])
-        if len(arrays[x]) != len(arrays[y]):
-            raise InputError(f"{path}: {x} has {len(arrays[x])} images but {y} has {len(arrays[y])} labels")
+    arrays = _part(path, raw, "train") | _part(path, raw, "test")
     if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
         shapes = " and ".join(str(tuple(raw[x].shape[1:])) for x in ("x_train", "x_test"))
         raise InputError(f"{path}: training and test images differ in shape: {shapes}")
     return arrays
+
+
+def alone(path: Path) -> Source | None:
+    """The test images of a file that lacks training images or labels, and their labels if it has them."""
+    with _opened(path) as archive:
+        if "x_test" not in archive.files or all(key in archive.files for key in KEYS):
+            return None
+        raw = {key: _member(path, archive, key) for key in ("x_test", "y_test") if key in archive.files}
+    arrays = _part(path, raw, "test")
+    return held(arrays["x_test"], arrays["y_test"])
+
+
+def _part(path: Path, raw: dict[str, np.ndarray], split: str) -> dict[str, Tensor]:
+    x, y = f"x_{split}", f"y_{split}"
+    found = images(f"{path}: {x}", raw[x])
+    known = labels(f"{path}: {y}", raw[y]) if y in raw else torch.full((len(found),), UNLABELLED)
+    if len(found) != len(known):
+        raise InputError(f"{path}: {x} has {len(found)} images but {y} has {len(known)} labels")
+    return {x: found, y: known}
 
 
 def names(path: Path) -> list[str]:
@@ -55,8 +69,15 @@ def names(path: Path) -> list[str]:
 
 def check(path: Path) -> None:
     """Raise unless the file is an archive with the four arrays; reads its table of contents only."""
-    with _opened(path):
-        pass
+    with _opened(path) as archive:
+        _require(path, archive)
+
+
+def _require(path: Path, archive: np.lib.npyio.NpzFile) -> None:
+    if missing := [key for key in KEYS if key not in archive.files]:
+        hint = "; without labels and a training split it serves scan --ood and detect features --split test only"
+        has = ", ".join(archive.files) or "nothing"
+        raise InputError(f"{path} has no {', '.join(missing)}{hint if 'x_test' not in missing else ''}; it has: {has}")
 
 
 @contextlib.contextmanager
@@ -74,10 +95,6 @@ def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
             raise InputError(f"{path} is not an .npz file; write one with numpy.savez(file, {', '.join(KEYS)})") from None
         if isinstance(archive, np.ndarray):
             raise InputError(f"{path} holds a single array; write an .npz file with numpy.savez(file, {', '.join(KEYS)})")
-        missing = [key for key in KEYS if key not in archive.files]
-        if missing:
-            hint = "; a set without a training split cannot be used" if "x_train" in missing else ""
-            raise InputError(f"{path} has no {', '.join(missing)}{hint}; it has: {', '.join(archive.files) or 'nothing'}")
         yield archive
 
 

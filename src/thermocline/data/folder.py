@@ -1,4 +1,7 @@
-"""`folder:DIR`: one folder a class, as DIR/train/CLASS/* with DIR/test/CLASS/* (or val/), or as DIR/CLASS/* cut in two here."""
+"""`folder:DIR`: one folder a class, as DIR/train/CLASS/* with DIR/test/CLASS/* (or val/), or as DIR/CLASS/* cut in two here.
+
+Images of no class, DIR/*, are a test set alone, as is DIR/test/CLASS/* without DIR/train.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from torch import Tensor
 
 from thermocline.data import decoding
 from thermocline.data.hashing import held_out
-from thermocline.data.source import Set, Source, Want
+from thermocline.data.source import UNLABELLED, Set, Source, Want
 from thermocline.spec import InputError
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"}
@@ -43,17 +46,35 @@ def named(layout: Layout, *, size: int | None = None, channels: int | None = Non
 
     def read(want: Want) -> tuple[Source, Source]:
         train, test = find(layout)
-        side, colours = want.size or size, want.channels or channels
-        if side is None or colours is None:
-            own_side, own_colours = natural(train.paths)
-            side, colours = side or own_side, colours or own_colours
-        first, second = (
-            Source(files.labels, partial(decode, files.paths, size=side, channels=colours), (colours, side, side))
-            for files in (train, test)
-        )
-        return first, second
+        first = _source(train, want.size or size, want.channels or channels)
+        assert first.shape is not None
+        return first, _source(test, first.shape[1], first.shape[0])
 
-    return Set(lambda: check(layout), read, lambda: next(iter(_parts(layout).values())))
+    def alone(want: Want) -> Source | None:
+        if (files := lone(layout)) is None:
+            return None
+        return _source(files, want.size or size, want.channels or channels)
+
+    return Set(lambda: check(layout), read, lambda: next(iter(_parts(layout).values())), alone)
+
+
+def _source(files: Files, size: int | None, channels: int | None) -> Source:
+    """A split at this size and in gray or RGB; None: as its files are."""
+    if size is None or channels is None:
+        own_size, own_channels = natural(files.paths)
+        size, channels = size or own_size, channels or own_channels
+    return Source(files.labels, partial(decode, files.paths, size=size, channels=channels), (channels, size, size))
+
+
+def lone(layout: Layout) -> Files | None:
+    """The files of a folder that is a test set alone: images of no class, or classes under test/; None where it is not."""
+    root = layout.root
+    if not root.is_dir() or (root / "train").is_dir():
+        return None
+    if (test := root / layout.tests[0]).is_dir():
+        return _files(test, _classes(test, layout.classes))
+    images = _images(root) if not any(entry.is_dir() for entry in _entries(root)) else []
+    return Files(images, torch.full((len(images),), UNLABELLED)) if images else None
 
 
 def find(layout: Layout) -> tuple[Files, Files]:
@@ -117,11 +138,15 @@ def _entries(part: Path) -> list[Path]:
         raise InputError(f"{part} cannot be read: {error.strerror or error}") from None
 
 
+def _images(part: Path) -> list[Path]:
+    return [entry for entry in _entries(part) if entry.suffix.lower() in _SUFFIXES and entry.is_file()]
+
+
 def _files(part: Path, classes: list[str]) -> Files:
     paths: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
-        images = [entry for entry in _entries(part / name) if entry.suffix.lower() in _SUFFIXES and entry.is_file()]
+        images = _images(part / name)
         if not images:
             raise InputError(f"{part / name} has no images ({' '.join(sorted(_SUFFIXES))})")
         paths += images

@@ -58,11 +58,18 @@ class Source:
 
 @dataclass(frozen=True)
 class Set:
-    """A named set: a cheap test that it is there, how to get its (train, test) sources, and what its classes are called."""
+    """A named set: a cheap test that it is there, how to get its (train, test) sources, and what its classes are called.
+
+    `alone` gives the test source of a set that has nothing else, or None; without labels, those are -1.
+    """
 
     check: Callable[[], None]
     read: Callable[[Want], tuple[Source, Source]]
     names: Callable[[], Sequence[str]] = tuple
+    alone: Callable[[Want], Source | None] = lambda want: None
+
+
+UNLABELLED = -1
 
 
 def held(images: Tensor, labels: Tensor) -> Source:

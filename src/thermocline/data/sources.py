@@ -28,8 +28,10 @@ NAMES: dict[str, str] = {
     "svhn": "house numbers: 10 classes, 32 pixels, RGB, 73257 + 26032 images; from DATA_DIR",
     "imagenet": "photographs: 1000 classes, 224 pixels or data.size, RGB, 1281167 + 50000 images; from DATA_DIR",
     "imagenet100": "100 classes of imagenet: those in DATA_DIR/imagenet100, or listed in DATA_DIR/imagenet100.txt",
-    "arrays:FILE.npz": "x_train, y_train, x_test, y_test: square images, uint8 or float in [0, 1], and integer labels",
-    "folder:DIR": "one folder of images a class, under DIR/train and DIR/test (or val), or under DIR (cut 80 / 20 here)",
+    "arrays:FILE.npz": "x_train, y_train, x_test, y_test: square images, uint8 or float in [0, 1], and integer labels; "
+    "to be detected as other data, x_test is enough",
+    "folder:DIR": "one folder of images a class, under DIR/train and DIR/test (or val), or under DIR (cut 80 / 20 here); "
+    "to be detected as other data, images under DIR are enough",
     "parquet:DIR": "Hugging Face's files, train-*.parquet and test-* (or validation-*), with image and label columns; "
     "others by name: parquet:DIR:image=img:label=coarse_label:test=validation",
 }
@@ -78,6 +80,28 @@ def load(
     names = tuple(found.names())[: first.classes]
     named = names if len(set(names)) == first.classes else ()
     return replace(first, names=named), replace(second, names=named)
+
+
+def load_other(
+    name: str,
+    *,
+    like: Split | None = None,
+    device: str | torch.device = "cpu",
+    data_dir: str | os.PathLike[str] | None = None,
+) -> tuple[Split | None, Split]:
+    """The (train, test) splits of a named set that nothing is trained on: it may be a test set alone, with labels or without.
+
+    Such a test set is read `like` another, or else with pixels in [0, 1].
+    """
+    want = Want(device=device) if like is None else Want(size=like.size, channels=like.channels, device=device)
+    if (source := _find(name, data_dir).alone(want)) is None:
+        return load(name, like=like, device=device, data_dir=data_dir)
+    if source.shape is not None:
+        memory.check(name, 0, len(source.labels), shape=source.shape, device=device)
+    images = pixels.fit(source.images(torch.arange(len(source.labels))), want.size, want.channels).to(device)
+    plain = torch.zeros(images.shape[1], device=device), torch.ones(images.shape[1], device=device)
+    mean, std = plain if like is None else (like.mean.to(device), like.std.to(device))
+    return None, Split(images, source.labels.to(device), name, int(source.labels.max()) + 1, mean, std)
 
 
 def check(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> None:

@@ -7,13 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from commands import thermocline
 from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
 
 from thermocline.record import load_runs
 from thermocline.report import summary
@@ -152,8 +156,6 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
         "mine:text": "gives a str",
     }.items():
         assert message in " ".join(thermocline("scan", model, *words[2:], cwd=tmp_path, code=2).split())
-    (tmp_path / "w.safetensors").write_bytes(b"nothing")
-    assert "does not load" in thermocline(*words, "--weights", "w.safetensors", cwd=tmp_path, code=2)
 
 
 KNOWN = """
@@ -186,6 +188,86 @@ def test_a_net_is_shown_images_as_it_was_trained_on_them(tmp_path: Path, inputs:
     printed = thermocline("detect", "features", "known:Threshold", "--data", "arrays:dark.npz", *like, cwd=tmp_path)
     assert f"100 samples of arrays:dark.npz (train), shown as {inputs}, 3 features" in printed
     assert not np.load(tmp_path / "f.npz")["logits"].argmax(1).any(), "by the statistics of grey.npz, all of it is dark"
+
+
+OTHERS = """
+import torch
+from torch import nn
+class Needs(nn.Module):
+    def __init__(self, width): super().__init__()
+def broken():
+    return nn.Linear(2, missing)
+def colour(): return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(784, 10))
+def words(): return nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 10))
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(256, 10)
+    def forward(self, x):
+        raise ValueError("not\\nthis way")
+"""
+
+
+def test_what_a_model_of_ones_own_raises_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "others.py").write_text(OTHERS)
+    (tmp_path / "torn.py").write_text("import torch\n1 / 0\n")
+    options = ["--inputs", "unit", "--device", "cpu"]
+    shown = "images of runes, (8, 1, 16, 16) float32"
+    for model, message in {
+        "torn:net": "importing torn fails at torn.py:2: ZeroDivisionError: division by zero",
+        "others:Needs": "'width': it is called without arguments; name a function that fills them in",
+        "others:broken": "others:broken() fails at others.py:7: NameError: name 'missing' is not defined",
+        "others:colour": f"others:colour does not take {shown}: RuntimeError: Given groups=1, weight of size [4, 3, 3, 3]",
+        "others:words": f"others:words does not take {shown}: RuntimeError: Expected tensor for argument #1 'indices'",
+        "others:Own": f"others:Own does not take {shown} at others.py:15: ValueError: not",
+    }.items():
+        said = thermocline("scan", model, "--data", "runes", *options, cwd=tmp_path, code=2)
+        assert message in said
+        assert said.count("\n") == 1
+    features = ["detect", "features", "others:words", "--data", "runes", "-o", "x.npz", *options]
+    assert f"others:words does not take {shown}" in thermocline(*features, cwd=tmp_path, code=2)
+
+
+def test_weights_are_read_in_the_forms_people_have(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    with torch.random.fork_rng(devices=[]):
+        net = nn.Sequential(nn.Flatten(), nn.Linear(256, 32), nn.ReLU(), nn.Linear(32, 10))
+    nn.init.constant_(net[3].weight, 0.0)
+    nn.init.constant_(net[3].bias, 7.0)
+    state = net.state_dict()
+    save_file(state, tmp_path / "w.safetensors")
+    for name, saved in {
+        "bare.pt": state,
+        "lightning.ckpt": {"epoch": 3, "state_dict": state},
+        "parallel.pth": {"model": {f"module.{name}": value for name, value in state.items()}, "best": 0.5},
+        "hub.bin": OrderedDict(state),
+        "net.pt": net,
+        "list.pt": [1, 2],
+        "extra.pt": {"state_dict": {**state, "4.weight": torch.zeros(1), "5.weight": torch.zeros(1)}},
+        "lacking.pt": {name: value for name, value in state.items() if "1" not in name},
+        "other.pt": {**state, "3.weight": torch.zeros(10, 31)},
+    }.items():
+        torch.save(saved, tmp_path / name)
+    (tmp_path / "torn.safetensors").write_bytes(b"nothing")
+    (tmp_path / "torn.pt").write_bytes(b"nothing")
+    words = ["detect", "features", "mine:net", "--data", "digits", "--like", "runes", "--split", "test", "--inputs", "unit"]
+    words += ["-o", "x.npz", "--device", "cpu", "--weights"]
+    for name in ("w.safetensors", "bare.pt", "lightning.ckpt", "parallel.pth", "hub.bin"):
+        thermocline(*words, name, cwd=tmp_path)
+        assert (np.load(tmp_path / "x.npz")["logits"] == 7).all()
+    for name, message in {
+        "net.pt": "holds more than tensors; save the weights alone, with torch.save(model.state_dict(), FILE)",
+        "torn.pt": "does not load as weights",
+        "torn.safetensors": "does not load as weights",
+        "list.pt": "holds no weights, but a list",
+        "none.pt": "there is no file none.pt",
+        "extra.pt": "does not fit mine:net. it has too many: 4.weight, 5.weight",
+        "lacking.pt": "it lacks: 1.weight, 1.bias",
+        "other.pt": "of another shape: 3.weight",
+    }.items():
+        said = thermocline(*words, name, cwd=tmp_path, code=2)
+        assert message in said
+        assert said.count("\n") == 1
 
 
 def test_other_data_may_be_a_test_set_alone(tmp_path: Path) -> None:

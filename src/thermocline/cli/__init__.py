@@ -19,7 +19,7 @@ from thermocline import spec
 from thermocline.cli import attention as attending
 from thermocline.cli import detect, reproduce
 from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, say, show
-from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, images_for, module_of
+from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, images_for, module_of, try_out
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -196,6 +196,7 @@ def scan(
     fetch({data, *(ood or ())}, data_dir, download)
     sets, said = images_for(way, data, ood or (), device=place, data_dir=data_dir)
     net = module_of(make, model, weights).to(place)
+    try_out(net, model, sets[0])
     options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model, "seed": seed}
     result = scan_model(net, *sets, **options, progress=True)
     result.save(to)

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from thermocline.cli.common import DataDir, Device, out, say
-from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of
+from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, try_out
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def features(
     else:
         images = _for_own(model, inputs, read)
         net, temperature = module_of(callable_of(model), model, weights).to(read.place), None
+        try_out(net, model, images)
         way = str(inputs)
     found = screening.features_of(net, images)
     shelf.save_features(found._replace(temperature=temperature), to)

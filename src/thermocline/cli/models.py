@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,9 @@ Inputs = Annotated[
         "trained by thermocline do), unit (pixels in [0, 1]) or imagenet (by ImageNet's mean and std)."
     ),
 ]
-Weights = Annotated[Path | None, typer.Option(help="Weights of a MODULE:CALLABLE, a .safetensors file.")]
+Weights = Annotated[
+    Path | None, typer.Option(help="Weights of a MODULE:CALLABLE: a .safetensors file, or a state_dict that torch.save wrote.")
+]
 
 
 def chosen_inputs(inputs: str | None, words: str) -> str:
@@ -59,28 +62,110 @@ def callable_of(words: str) -> Any:
         raise InputError(f"{words!r} is not MODULE:CALLABLE, e.g. mynets:resnet for resnet() in mynets.py")
     sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), name)
+        found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise InputError(f"there is no module {error.name!r} here or among the installed ones") from None
-    except AttributeError:
-        names = [word for word in vars(importlib.import_module(module)) if not word.startswith("_")]
-        raise spec.unknown(f"name in {module}", name, names) from None
-    if not callable(found):
-        raise InputError(f"{words} is a {type(found).__name__}, not something to call for a model")
-    return found
+    except Exception as error:  # the user's code raises anything
+        raise InputError(f"importing {module} fails{_at(error)}: {_told(error)}") from None
+    if not hasattr(found, name):
+        raise spec.unknown(f"name in {module}", name, [word for word in vars(found) if not word.startswith("_")])
+    if not callable(getattr(found, name)):
+        raise InputError(f"{words} is a {type(getattr(found, name)).__name__}, not something to call for a model")
+    return getattr(found, name)
 
 
 def module_of(make: Any, words: str, weights: Path | None) -> Any:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    """The model that a callable makes, with weights from a file if one is named."""
     from torch import nn
 
-    net = make()
+    try:
+        net = make()
+    except Exception as error:  # as above
+        more = ": it is called without arguments; name a function that fills them in" if _lacks_arguments(error) else ""
+        raise InputError(f"{words}() fails{_at(error)}: {_told(error)}{more}") from None
     if not isinstance(net, nn.Module):
         raise InputError(f"{words}() gives a {type(net).__name__}, not a torch.nn.Module")
     if weights is not None:
-        try:
-            net.load_state_dict(load_file(weights))
-        except (OSError, SafetensorError, RuntimeError) as error:
-            raise InputError(f"{weights} does not load into {words}: {str(error).splitlines()[0]}") from None
+        _fill(net, words, weights)
     return net
+
+
+def try_out(net: Any, words: str, images: Split) -> None:
+    """Show a model its first few images, and say in one line what it does not like about them."""
+    import torch
+
+    from thermocline.measure import evaluating, source
+
+    arguments, _ = next(source.samples(images, net, size=8))
+    with evaluating(net), torch.no_grad():
+        try:
+            net(arguments[0])
+        except Exception as error:  # as above
+            what = f"images of {images.name}, {tuple(arguments[0].shape)} {str(arguments[0].dtype).removeprefix('torch.')}"
+            raise InputError(f"{words} does not take {what}{_at(error)}: {_told(error)}") from None
+
+
+def _fill(net: Any, words: str, file: Path) -> None:
+    """Give a model the weights of a file, every one of them."""
+    found, own = _read(file), net.state_dict()
+    for prefix in ("module.", "_orig_mod."):  # of a model that was trained in parallel, or compiled
+        if all(name.startswith(prefix) for name in found):
+            found = {name.removeprefix(prefix): tensor for name, tensor in found.items()}
+    wrong = {
+        "it lacks": [name for name in own if name not in found],
+        "it has too many": [name for name in found if name not in own],
+        "of another shape": [name for name in own if name in found and found[name].shape != own[name].shape],
+    }
+    if any(wrong.values()):
+        told = "; ".join(f"{what}: {_some(names)}" for what, names in wrong.items() if names)
+        raise InputError(f"{file} does not fit {words}. {told}")
+    net.load_state_dict(found)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The tensors of a .safetensors file, or of a checkpoint of torch's, which is read without executing code."""
+    import torch
+    from safetensors.torch import load_file
+
+    how = "save the weights alone, with torch.save(model.state_dict(), FILE) or safetensors.torch.save_model(model, FILE)"
+    try:
+        found = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {file}") from None
+    except MemoryError:
+        raise
+    except Exception:  # a damaged file raises anything
+        raise InputError(f"{file} does not load as weights: it is damaged, or holds more than tensors; {how}") from None
+    for key in ("state_dict", "model_state_dict", "model"):
+        if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
+            found = found[key]
+    if not isinstance(found, Mapping) or not found or not all(isinstance(one, torch.Tensor) for one in found.values()):
+        has = _some([str(key) for key in found]) if isinstance(found, Mapping) else f"a {type(found).__name__}"
+        raise InputError(f"{file} holds no weights, but {has or 'nothing'}; {how}")
+    return dict(found)
+
+
+def _some(names: list[str]) -> str:
+    """The first few of a list.
+
+    >>> _some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _told(error: Exception) -> str:
+    """An error as its last line of a traceback has it."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _at(error: BaseException) -> str:
+    """Where in the user's own files an error arose, as far as that is known."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:] if "importlib" not in frame.filename]
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(Path.cwd())]
+    return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+
+
+def _lacks_arguments(error: Exception) -> bool:
+    return isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None

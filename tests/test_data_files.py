@@ -354,6 +354,16 @@ def test_an_unknown_name_gets_the_nearest(tmp_path: Path) -> None:
     assert "'butterflies'" in refusal("buterflies", data_dir=tmp_path)
 
 
+def test_a_path_is_told_how_to_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("photos").mkdir()
+    Path("hub").mkdir()
+    Path("hub/train-0.parquet").touch()
+    assert refusal("mine.npz") == "mine.npz is a path: write arrays:mine.npz"
+    assert refusal("photos") == "photos is a path: write folder:photos"
+    assert refusal("./hub") == "./hub is a path: write parquet:./hub"
+
+
 @pytest.mark.parametrize(
     "name", ["runes:", "runes:x", "runes:-1", "runes:1.5", "runes:²", f"runes:{1 << 32}", "runes:" + "9" * 5000]
 )

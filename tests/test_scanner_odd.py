@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
 
 import thermocline as tc
-from thermocline import geometry, measure, scanner
+from thermocline import geometry, measure, scanner, screening
 from thermocline.measure import again, collect, find_taps, source
 from thermocline.nets import Tap, named_taps
 from thermocline.spec import Failure, InputError
@@ -251,11 +251,36 @@ def test_heads_of_other_kinds() -> None:
     assert [r["value"] for r in alone] == [1.0]
 
 
+class Masked(nn.Module):
+    """Adds an infinite mask to its scores, as attention does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 6), nn.Linear(6, CLASSES)
+
+    def forward(self, x, mask):
+        return self.head((self.body(x) + mask).softmax(1))
+
+
+def test_an_infinite_mask_is_an_input_like_any_other() -> None:
+    x, y = vectors()
+    mask = torch.zeros_like(x).masked_fill_(torch.arange(6) > 3, -float("inf"))
+    assert rows(seeded(Masked), ((x, mask), y), ["rank"])
+
+
 def test_nan_in_the_inputs_is_said() -> None:
     x, y = vectors()
     x[0, 0] = float("nan")
-    with pytest.raises(Failure, match="NaN or infinite"):
+    with pytest.raises(Failure, match="NaN or infinite values on train, first in its inputs"):
         rows(seeded(mlp), (x, y), ["rank"])
+    with pytest.raises(Failure, match="on o/test, first in its inputs"):
+        tc.scan(seeded(mlp), vectors(), vectors(), {"o": x})
+    net = seeded(mlp)
+    nn.init.constant_(net[0].bias, float("inf"))
+    with pytest.raises(Failure, match="on train, first in the output of 0:"):
+        rows(net, vectors(), ["rank"])
+    with pytest.raises(Failure, match="NaN or infinite values on these data"):
+        screening.features_of(net, vectors())
 
 
 def test_other_things_that_are_not_what_is_needed() -> None:

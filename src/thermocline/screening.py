@@ -21,7 +21,7 @@ from thermocline.measure.detecting import linear_head
 from thermocline.nets import Tap
 from thermocline.scanner import head_of, inner
 from thermocline.shelf import Features
-from thermocline.spec import InputError
+from thermocline.spec import Failure, InputError
 
 FPR = {"tpr": 0.95, "positive": "id"}
 
@@ -44,6 +44,9 @@ def features_of(model: nn.Module, data: Any) -> Features:
             parts.append((at[place], logits))
             known += [] if labels is None else [labels]
     features, logits = (torch.cat(some) for some in zip(*parts))
+    if not (features.isfinite().all() and logits.isfinite().all()):
+        where = data.name if isinstance(data, Split) else "these data"
+        raise Failure(f"the net gives NaN or infinite values on {where}: nothing can be detected by them")
     labels = torch.cat(known) if len(known) == len(parts) else None
     return Features(features, logits, labels, *linear_head(net.get_submodule(head.path), features, logits))
 

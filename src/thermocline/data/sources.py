@@ -191,6 +191,8 @@ def _copy(name: str, data_dir: str | os.PathLike[str] | None) -> Set:
         return found
     there = sorted(path.stem for path in located(data_dir).glob("*.npz")) if data_dir is not None else []
     if name not in _COPIES:
+        if (meant := _meant(name)) is not None:
+            raise InputError(f"{name} is a path: write {meant}")
         raise unknown("data set", name, [*NAMES, *(stem for stem in there if stem not in NAMES)])
     layout = _COPIES[name].format(name=name) + ("; --download fetches it" if name in DOWNLOADS else "")
     if data_dir is None:
@@ -199,6 +201,14 @@ def _copy(name: str, data_dir: str | os.PathLike[str] | None) -> Set:
         raise InputError(f"the data directory {data_dir} does not exist; it should hold {layout}")
     has = ", ".join(there) or "no .npz files"
     raise InputError(f"the data directory {data_dir} has no {name}: expected {layout}; it has: {has}")
+
+
+def _meant(path: str) -> str | None:
+    """The name of the data set at a path, where it is one."""
+    if located(path).is_dir():
+        kind = "parquet" if any(located(path).glob("*.parquet")) else "folder"
+        return f"{kind}:{path}"
+    return f"arrays:{path}" if path.endswith(".npz") else None
 
 
 def _splits(name: str, sources: tuple[Source, Source], want: Want, like: Split | None) -> tuple[Split, Split]:

@@ -366,20 +366,25 @@ Collector = Outputs | Layers | LastFeatures | TestFeatures | Samples | Held | Re
 
 
 class Finite:
-    """Whether everything the taps saw was a number, judged at the end of a pass: to look is to wait for the device."""
+    """Whether everything the taps saw was a number, judged at the end of a pass: to look is to wait for the device.
+
+    Inputs are named where they have NaN, but not refused for it, nor for an infinite mask: what the net makes of them counts.
+    """
 
     def __init__(self) -> None:
         self._good: dict[str, Tensor] = {}
 
     def add(self, batch: Batch) -> None:
         """Take in a batch."""
-        for name, value in [("the logits", batch.logits), *((tap.path, value) for tap, value in batch.at.items())]:
-            good = value.isfinite().all()
+        given = [~value.isnan().any() for value in batch.arguments.values()]
+        inside = {f"the {tap.at} of {tap.path}": value for tap, value in batch.at.items()}
+        made = {name: value.isfinite().all() for name, value in {**inside, "the logits": batch.logits}.items()}
+        for name, good in {"its inputs": torch.stack(given).all(), **made}.items():
             self._good[name] = self._good[name] & good if name in self._good else good
 
-    def check(self, team: Team) -> None:
-        """Raise unless it was, in every process of a team."""
-        bad = team.sum((~torch.stack(list(self._good.values()))).int())
-        for name, count in zip(self._good, bad.tolist()):
-            if count:
-                raise Failure(f"the net gives NaN or infinite values at {name}: nothing can be measured on it")
+    def check(self, team: Team, split: str) -> None:
+        """Raise unless it was, in every process of a team, naming what came first."""
+        bad = team.sum((~torch.stack(list(self._good.values()))).int()).tolist()
+        if any(bad[1:]):
+            first = next(name for name, count in zip(self._good, bad) if count)
+            raise Failure(f"there are NaN or infinite values on {split}, first in {first}: nothing can be measured on it")

@@ -156,7 +156,7 @@ def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Colle
             collector.add(batch)
         start, classes = start + len(labels), max(classes, batch.groups.classes)
         lowest = torch.minimum(lowest.to(labels.device), labels.min())
-    finite.check(team)
+    finite.check(team, split)
     if team.size == 1:
         return Tally(start, classes, int(lowest) == classes - 1)
     tallies = team.gather(torch.tensor([[start - first, classes, int(lowest)]], device=lowest.device))

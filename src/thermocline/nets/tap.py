@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thermocline.spec import Failure, InputError, unknown
+from thermocline.spec import InputError, unknown
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 LAYERS = (nn.Linear, *CONVOLUTIONS)
@@ -136,11 +136,9 @@ def find_taps(
     others = {module: name for name, module in net.named_modules() if _other_layer(module)}
     logits, ran = _outputs([*layers, *others], run)
     fired = [(module, output) for module, output in ran if module in layers]
-    if not logits.isfinite().all():
-        raise Failure("the net gives NaN or infinite values at the logits: nothing can be measured on it")
-    # Values, not identity: the net may return a copy or a cast of its head's output.
+    # Values, not identity: the net may return a copy or a cast of its head's output. Whether they are finite is judged later.
     flat = [(module, output.flatten(1).to(logits)) for module, output in fired if output.ndim > 1]
-    heads = [module for module, output in flat if output.shape == logits.shape and torch.equal(output, logits)]
+    heads = [module for module, output in flat if output.shape == logits.shape and _same(output, logits)]
     if not heads:
         raise InputError(
             "no layer gives the logits as they are, so the head is not known: pass the paths of the layers, head last, as"
@@ -225,6 +223,10 @@ def _warn_of(others: Iterable[str], layers: Sequence[str], net: nn.Module, patte
         named = ", ".join(f"{name} ({type(net.get_submodule(name)).__name__})" for name in alone)
         told = "a linear layer, convolution or attention: depth is counted without them; scan(taps=[...]) can name them"
         warnings.warn(f"layers left out: {named}. None is {told}", stacklevel=3)
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 
 def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Literal["mean", "cls"], widest: int) -> Tap:

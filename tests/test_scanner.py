@@ -271,8 +271,12 @@ def test_batches_of_no_known_form_say_what_to_do() -> None:
     for data in ((x, x, y), TensorDataset(x, x, y)):
         with pytest.raises(InputError, match=r"of 3: several inputs go together, as in \(\(ids, mask\), labels\)"):
             tc.scan(seeded(Two), data, data)
-    with pytest.raises(InputError, match="'text' of a batch is a list of 90, not a tensor"):
+    with pytest.raises(InputError, match="'text' of a batch is a list of 90, not a tensor of samples"):
         tc.scan(seeded(Named), {"ids": x, "text": ["word"] * 90, "labels": y}, SETS["test"])
+    with pytest.raises(InputError, match="'flag' of a batch is a int, not a tensor of samples"):
+        tc.scan(seeded(Named), {"ids": x, "flag": 3, "labels": y}, SETS["test"])
+    with pytest.raises(InputError, match="a list of samples goes into a DataLoader"):
+        tc.scan(seeded(Two), list(zip(x, y)), SETS["test"])
     with pytest.raises(InputError, match="it has no labels"):
         tc.scan(seeded(Named), {"ids": x}, SETS["test"])
     uneven = [{"ids": torch.zeros(2, width, 192), "labels": torch.tensor([0, 1])} for width in (1, 2)]

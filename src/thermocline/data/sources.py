@@ -246,7 +246,7 @@ def _classes(name: str, train: Tensor, test: Tensor, wanted: int | None) -> int:
             f"{name}: labels go up to {int(present[-1])}, but no training image has label {label}; use 0 to classes - 1"
         )
     if count < 2:
-        raise InputError(f"{name} has one class only; at least two are needed")
+        raise InputError(f"{name} has one class only; at least two are needed; other data need no labels to be detected")
     if len(test) and int(test.max()) >= count:
         raise InputError(f"{name}: a test image has label {int(test.max())}, but training labels go from 0 to {count - 1}")
     if wanted is not None and wanted > count:

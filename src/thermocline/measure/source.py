@@ -46,7 +46,7 @@ def samples(data: Any, net: nn.Module, *, size: int, order: Tensor | None = None
 def count(data: Any) -> int | None:
     """How many samples there are, where that can be told without reading them."""
     if isinstance(data, (tuple, list, Mapping)):
-        return len(next(iter(_arguments(_parted(data)[0]).values())))
+        return len(_tensor(*next(iter(_arguments(_parted(data)[0]).items()))))
     whole: Any = data
     if isinstance(data, DataLoader):
         if isinstance(data.dataset, IterableDataset) or (data.batch_size is None and data.batch_sampler is None):
@@ -115,8 +115,10 @@ def _parted(batch: Any) -> tuple[Any, Any]:
     if isinstance(batch, (tuple, list)) and len(batch) in (1, 2):
         return batch[0], batch[1] if len(batch) == 2 else None
     hint = ""
-    if isinstance(batch, (tuple, list)) and len(batch) > 2:
-        hint = ": several inputs go together, as in ((ids, mask), labels), or by name in a dict"
+    if isinstance(batch, (tuple, list)) and batch:
+        several = all(isinstance(part, (Tensor, np.ndarray)) for part in batch)
+        together = "several inputs go together, as in ((ids, mask), labels), or by name in a dict"
+        hint = f": {together if several else 'a list of samples goes into a DataLoader'}"
     raise InputError(f"a batch must be a pair (inputs, labels), got {_kind(batch)}{hint}")
 
 
@@ -161,10 +163,13 @@ def _cut(inputs: Any, labels: Any, size: int, order: Tensor | None) -> Iterator[
 
 def _tensor(name: int | str, value: Any) -> Tensor:
     try:
-        return torch.as_tensor(value)
+        tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
+        tensor = torch.tensor(0)
+    if not tensor.ndim:
         what = f"input {name}" if isinstance(name, int) else repr(name)
-        raise InputError(f"{what} of a batch is {_kind(value)}, not a tensor: make it one, or leave it out") from None
+        raise InputError(f"{what} of a batch is {_kind(value)}, not a tensor of samples: make it one, or leave it out")
+    return tensor
 
 
 def _fit(name: int | str, argument: Any, weight: Tensor) -> Tensor:

@@ -311,6 +311,8 @@ def test_a_run_that_cannot_be_read_is_named_and_skipped(tmp_path, monkeypatch):
     assert len(runs) == 2
     assert len(notes) == 6
     assert f"left out: {tmp_path / 'runs/begun'} has no rows yet" in notes
+    (tmp_path / "runs/begun/provenance.json").write_text('{"stopped": "it has not begun to learn"}')
+    assert f"left out: {tmp_path / 'runs/begun'} stopped itself: it has not begun to learn" in page.load(tmp_path / "runs")[1]
     made = report.render([tmp_path / "runs", tmp_path / "foreign"], tmp_path / "page.html").read_text()
     for name in ("torn", "odd", "cut", "begun", "foreign"):
         assert re.search(rf"left out: [^<]*/{name}", made), name

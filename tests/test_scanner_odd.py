@@ -351,6 +351,23 @@ def test_a_stock_encoder_is_read_at_every_attention() -> None:
         rows(net, vectors(), ["rank"], taps=["encoder.layers.0", "haed"])
 
 
+def test_layers_within_windows_are_left_out_and_said() -> None:
+    class Windowed(nn.Module):
+        """Two windows of three tokens, each a sample to the layer inside them."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.inside, self.head = nn.Linear(1, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES)
+
+        def forward(self, x):
+            windows = self.up(x[:, :, None]).reshape(2 * len(x), 3, 8)
+            return self.head(self.inside(windows).reshape(len(x), 6, 8).mean(1))
+
+    with pytest.warns(UserWarning, match="layers left out: inside. Their outputs do not go sample by sample"):
+        found = rows(seeded(Windowed), vectors(), ["rank"])
+    assert list(dict.fromkeys(r["layer"] for r in found)) == ["up", "head"]
+
+
 def test_tokens_before_samples_are_refused_by_name() -> None:
     class Turned(nn.Module):
         def __init__(self) -> None:

@@ -151,8 +151,7 @@ def find_taps(
     if reused := [layers[module] for module in modules if modules.count(module) > 1]:
         raise InputError(f"{reused[0]} runs more than once in a pass, so it has no single value: leave it out by pattern=")
     _warn_of({others[module] for module, _ in ran if module in others}, [layers[module] for module, _ in fired], net, pattern)
-    for module, output in chosen:
-        _check_samples(layers[module], output, logits)
+    chosen = _by_sample({layers[module]: (module, output) for module, output in chosen}, logits)
     ordered = sorted(chosen, key=lambda pair: pair[0] is heads[-1])
     return tuple(_tap(layers[module], module, output, tokens, widest) for module, output in ordered)
 
@@ -197,6 +196,16 @@ def _outputs(modules: Iterable[nn.Module], run: Callable[[], Tensor]) -> tuple[T
         for module in dict.fromkeys(modules):
             hooks.callback(module.register_forward_hook(note).remove)
         return run(), fired
+
+
+def _by_sample(layers: dict[str, tuple[nn.Module, Tensor]], logits: Tensor) -> list[tuple[nn.Module, Tensor]]:
+    """Those whose outputs are sample by sample, as attention within windows is not; where only the head is, it is refused."""
+    others = [path for path, (_, output) in layers.items() if output.ndim < 2 or len(output) != len(logits)]
+    if len(layers) - len(others) < 2 <= len(layers):
+        _check_samples(others[0], layers[others[0]][1], logits)
+    if others:
+        warnings.warn(f"layers left out: {', '.join(others)}. Their outputs do not go sample by sample", stacklevel=3)
+    return [pair for path, pair in layers.items() if path not in others]
 
 
 def _check_samples(path: str, output: Tensor, logits: Tensor) -> None:

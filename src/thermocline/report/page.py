@@ -87,9 +87,11 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
                     "thermocline.integrations.drawing.save(record.load_run(...), 'attention.html')"
                 )
                 continue
+            why = record.stopped(path)
             if not (run.finished or run.rows.num_rows):
-                notes.append(f"left out: {path} has no rows yet")
+                notes.append(f"left out: {path} " + (f"stopped itself: {why}" if why else "has no rows yet"))
                 continue
+            notes += [f"{path} stopped itself: {why}"] if why else []
             alike = known.setdefault(run.spec.key, [])
             if same := next((one for one in alike if record.same_run(one, run)), None):
                 notes.append(f"{path} is the same run as {same.path}: it is left out")

@@ -250,7 +250,9 @@ def test_weights_are_read_in_the_forms_people_have(tmp_path: Path) -> None:
         torch.save(saved, tmp_path / name)
     (tmp_path / "torn.safetensors").write_bytes(b"nothing")
     (tmp_path / "torn.pt").write_bytes(b"nothing")
-    words = ["detect", "features", "mine:net", "--data", "digits", "--like", "runes", "--split", "test", "--inputs", "unit"]
+    images, labels = np.arange(20 * 256, dtype=np.uint16).reshape(20, 16, 16).astype(np.uint8), np.arange(20) % 10
+    np.savez(tmp_path / "small.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    words = ["detect", "features", "mine:net", "--data", "arrays:small.npz", "--split", "test", "--inputs", "unit"]
     words += ["-o", "x.npz", "--device", "cpu", "--weights"]
     for name in ("w.safetensors", "bare.pt", "lightning.ckpt", "parallel.pth", "hub.bin"):
         thermocline(*words, name, cwd=tmp_path)

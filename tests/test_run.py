@@ -232,7 +232,7 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
 
 def test_blowing_up_on_the_last_step_is_divergence_too(tmp_path: Path) -> None:
     what = spec.replace(TINY, {"train.lr": 1e30, "train.epochs": 1, "train.batch": 400, "train.snapshots": 1})
-    with pytest.raises(spec.Failure, match=r"at step 1 the net gives NaN .* try a smaller train.lr"):
+    with pytest.raises(spec.Failure, match=r"at step 1 there are NaN .* try a smaller train.lr"):
         run.run(what, tmp_path / "a", device="cpu")
 
 

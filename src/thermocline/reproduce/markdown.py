@@ -25,7 +25,7 @@ DIFFERS = (
     " The second reading was added when rows were there.",
     "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
     " flattened ones. Depths and drops are other numbers by other probes; on the large activations of hot nets such training"
-    " does not converge, which overstates what they lose of other data (controls/probes).",
+    " stops far from its optimum, so that they seem to lose more of other data (controls/probes).",
     "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have. MLPs stop at 500 of up to 1000"
     " epochs; the VGG-19 has batch normalisation and torch's initialisation (docs/decisions.md says why).",
     "CIFAR and SVHN were JPEG copies, not the originals, wherever a page's list of images says so.",

@@ -225,3 +225,9 @@ def test_dispersion_by_its_formulas(monkeypatch: pytest.MonkeyPatch, mask, causa
     assert (found.largest <= found.upper * (1 + 1e-12)).all()
     assert (smallest >= found.lower * (1 - 1e-12))[some].all()
     assert not found.upper[~some].any()
+
+
+@pytest.mark.parametrize("rule", ["log-length(0)", "log-length(1)", "log-length(-5)"])
+def test_a_length_that_no_logarithm_divides_is_refused(rule: str) -> None:
+    with pytest.raises(InputError, match="takes the length of training, 2 or more"):
+        named(rule)

@@ -241,6 +241,7 @@ def test_weights_are_read_in_the_forms_people_have(tmp_path: Path) -> None:
         "lightning.ckpt": {"epoch": 3, "state_dict": state},
         "parallel.pth": {"model": {f"module.{name}": value for name, value in state.items()}, "best": 0.5},
         "hub.bin": OrderedDict(state),
+        "held.ckpt": {"state_dict": {f"model.{name}": value for name, value in state.items()}},
         "net.pt": net,
         "list.pt": [1, 2],
         "extra.pt": {"state_dict": {**state, "4.weight": torch.zeros(1), "5.weight": torch.zeros(1)}},
@@ -254,7 +255,7 @@ def test_weights_are_read_in_the_forms_people_have(tmp_path: Path) -> None:
     np.savez(tmp_path / "small.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
     words = ["detect", "features", "mine:net", "--data", "arrays:small.npz", "--split", "test", "--inputs", "unit"]
     words += ["-o", "x.npz", "--device", "cpu", "--weights"]
-    for name in ("w.safetensors", "bare.pt", "lightning.ckpt", "parallel.pth", "hub.bin"):
+    for name in ("w.safetensors", "bare.pt", "lightning.ckpt", "parallel.pth", "hub.bin", "held.ckpt"):
         thermocline(*words, name, cwd=tmp_path)
         assert (np.load(tmp_path / "x.npz")["logits"] == 7).all()
     for name, message in {

@@ -81,3 +81,15 @@ def test_a_watch_and_a_scan_of_one_net_are_two_columns(tmp_path):
     assert notes == []
     (alone,) = cases(report.summary(record.load_runs([tmp_path / "watch0", tmp_path / "watch1"])))
     assert alone.title == "mlp on runes"
+
+
+def test_one_net_scanned_under_two_seeds_is_said(tmp_path):
+    for seed in (0, 1):
+        path = observed(tmp_path, f"at{seed}", seed=seed)
+        plain = json.loads((path / "spec.json").read_text())
+        (path / "spec.json").write_text(json.dumps({**plain, "scanned": "0123456789ab"}))
+    (said,) = report.load(tmp_path)[1]
+    assert (
+        said
+        == f"{tmp_path}/at1 found the same as {tmp_path}/at0 under another seed: of the same weights, they are no other training"
+    )

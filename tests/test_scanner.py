@@ -508,7 +508,7 @@ def test_watch_follows_a_temperature_that_moves(way: str) -> None:
     watch = tc.Watch(net, (x, y), every=1)
     for step, temperature in enumerate((1.0, 20.0, 4.0)):
         if way == "given":
-            watch.step(step, temperature=temperature)
+            watch.step(step, temperature=torch.tensor(temperature, requires_grad=True))  # as `temperature_for_norm` gives it
         else:
             watch.temperature = temperature
             watch.step(step)

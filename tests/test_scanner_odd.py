@@ -368,19 +368,68 @@ def test_layers_within_windows_are_left_out_and_said() -> None:
     assert list(dict.fromkeys(r["layer"] for r in found)) == ["up", "head"]
 
 
-def test_tokens_before_samples_are_refused_by_name() -> None:
-    class Turned(nn.Module):
+class Layered(nn.Module):
+    """Torch's own encoder, tokens or samples first."""
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.up, self.head, self.batch_first = nn.Linear(1, 8), nn.Linear(8, CLASSES), batch_first
+        block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=batch_first)
+        self.encoder = nn.TransformerEncoder(block, 2, enable_nested_tensor=False)
+
+    def forward(self, x):
+        x = self.up(x[:, :, None] if self.batch_first else x.T[:, :, None])
+        return self.head(self.encoder(x).mean(1 if self.batch_first else 0))
+
+
+@pytest.mark.parametrize("tokens", [6, 7, 8])  # eight samples are looked at to find layers, or fewer where that could be tokens
+def test_whether_tokens_or_samples_come_first_changes_no_number(tokens: int) -> None:
+    data = vectors(d=tokens)
+    for options in ({}, {"taps": ["up", "encoder.layers.0", "encoder.layers.1.linear1", "head"]}):
+        found = [rows(seeded(lambda first=first: Layered(first)), data, ["all"], **options) for first in (True, False)]
+        for one, other in zip(*found, strict=True):
+            assert (one["layer"], one["view"], one["params"]) == (other["layer"], other["view"], other["params"])
+            assert one["value"] == pytest.approx(other["value"], rel=1e-3, abs=1e-4), one
+    loader = DataLoader(TensorDataset(*data), 8)
+    batched, whole = rows(seeded(lambda: Layered(False)), loader, ["rank"]), rows(seeded(lambda: Layered(True)), data, ["rank"])
+    assert [(r["layer"], r["params"], r["value"]) for r in batched] == [(r["layer"], r["params"], r["value"]) for r in whole]
+
+
+def test_tokens_taken_for_samples_are_refused_by_name() -> None:
+    class Merged(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.up, self.head = nn.Linear(1, 8), nn.Linear(8, CLASSES)
 
         def forward(self, x):
-            return self.head(self.up(x.T[:, :, None]).mean(0))  # 6, n, 8
+            return self.head(self.up(x.reshape(-1, 1)).reshape(len(x), 6, 8).mean(1))
 
-    net = seeded(Turned)
     for options in ({}, {"taps": ["up", "head"]}):
-        with pytest.raises(InputError, match=r"output of up is of shape \(6, 8, 8\) for 8 samples, which must come first"):
-            rows(net, vectors(), ["rank"], **options)
+        with pytest.raises(InputError, match=r"output of up is of shape \(48, 8\) for 8 samples, of which none is theirs"):
+            rows(seeded(Merged), vectors(), ["rank"], **options)
+
+
+def test_the_last_tap_is_the_head_and_none_is_named_twice() -> None:
+    net, data = seeded(lambda: nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, CLASSES))), vectors()
+    for taps in (["2", "0"], [Tap("2"), Tap("0")]):
+        with pytest.raises(InputError, match=rf"last of taps must be the head: 0 gives 9 values a sample, .* {CLASSES} logits"):
+            rows(net, data, ["rank"], taps=taps)
+        with pytest.raises(InputError, match="last of taps must be the head"):
+            scanner.Watch(net, data, taps=taps)
+    with pytest.raises(InputError, match="names a layer twice"):
+        rows(net, data, ["rank"], taps=["0", "0", "2"])
+
+
+def test_other_data_without_a_name_are_refused() -> None:
+    with pytest.raises(InputError, match="ood maps names to data"):
+        measure.check_sets(vectors()[0])
+
+
+def test_an_infinite_input_is_named() -> None:
+    x, labels = vectors()
+    x[3, 0] = float("inf")
+    with pytest.raises(Failure, match="on train, first in its inputs"):
+        rows(seeded(mlp), (x, labels), ["rank"])
 
 
 class Recurrent(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import random
 import tempfile
 import time
@@ -109,7 +110,7 @@ def scan(
     reports then give their mean. The model's modes and hooks and all random states are as before.
     """
     net = inner(model)
-    ood = measure.check_sets(ood or {})
+    ood, temperature = measure.check_sets({} if ood is None else ood), _number(temperature)
     with _random_states_kept(train, test, *(split for pair in ood.values() for split in pair)):
         asked = (measures,) if isinstance(measures, str) else tuple(measures)
         facts = _facts(net, train, measure.select(asked), seed)
@@ -167,20 +168,31 @@ def _taps(
     given = [given] if isinstance(given, str) else list(given)
     if wrong := [tap for tap in given if not isinstance(tap, (Tap, str))]:
         raise InputError(f"taps are paths of modules, or made by nets.Tap(path, view=...), the head last; got {wrong[0]!r}")
-    known = given or getattr(net, "taps", ())
-    if (
-        isinstance(known, (tuple, list))
-        and (taps := tuple(tap for tap in known if isinstance(tap, Tap)))
-        and taps == tuple(known)
-    ):
-        return taps
+    declared = getattr(net, "taps", ())
+    if not given and isinstance(declared, (tuple, list)) and declared and all(isinstance(tap, Tap) for tap in declared):
+        return tuple(declared)
     arguments, _ = next(source.samples(data, net, size=8))
     subject = measure.Subject(net, (), 1.0, logits)
     with measure.evaluating(net), torch.no_grad():
-        some = {name: argument[:8] for name, argument in arguments.items()}
-        if given:
-            return named_taps(net, lambda: subject.run(some), given, tokens=tokens)
-        return measure.find_taps(net, lambda: subject.run(some), pattern=pattern, tokens=tokens)
+        run = functools.partial(subject.run, _few(arguments))
+        if not given:
+            return measure.find_taps(net, run, pattern=pattern, tokens=tokens)
+        taps = named_taps(net, run, given, tokens=tokens)
+        with measure.capture(net, taps) as at:
+            found = run()
+    if len(set(taps)) < len(taps):
+        raise InputError("taps names a layer twice: its depth would be counted twice")
+    if (width := at[taps[-1]].shape[1:].numel()) != (count := found.shape[1:].numel()):
+        head = f"{taps[-1].path} gives {width} values a sample, and there are {count} logits"
+        raise InputError(f"the last of taps must be the head: {head}")
+    return taps
+
+
+def _few(arguments: Mapping[int | str, Tensor]) -> dict[int | str, Tensor]:
+    """Eight samples or fewer: as many as nothing else in them is, nor tokens with one more, by which samples are known."""
+    sizes = {size for argument in arguments.values() for size in argument.shape[1:]}
+    count = next((count for count in range(8, 2, -1) if not {count, count - 1} & sizes), 8)
+    return {name: argument[:count] for name, argument in arguments.items()}
 
 
 class Watch:
@@ -225,7 +237,7 @@ class Watch:
         self._options = {"measures": names, "taps": places, "logits": logits}
         self.temperature = temperature
         known = {"measures": names, "follow": names, "probes": (), "scanned": provenance.identity(self.net)}
-        self._what = _spec(self.net, name, data, temperature, seed, **known)
+        self._what = _spec(self.net, name, data, self.temperature, seed, **known)
         self._seen: dict[int, list[record.Row]] = {}
         self._closing = contextlib.ExitStack()
         self._log = None
@@ -262,10 +274,10 @@ class Watch:
         return self._options["temperature"]
 
     @temperature.setter
-    def temperature(self, value: float) -> None:
-        self._options["temperature"] = Train(temperature=value).temperature
+    def temperature(self, value: float | Tensor) -> None:
+        self._options["temperature"] = Train(temperature=_number(value)).temperature
 
-    def step(self, step: int, *, temperature: float | None = None) -> dict[str, float] | None:
+    def step(self, step: int, *, temperature: float | Tensor | None = None) -> dict[str, float] | None:
         """Measure, if this step is one of those; returns the numbers under flat slash keys."""
         if temperature is not None:
             self.temperature = temperature
@@ -302,6 +314,11 @@ class Watch:
 def _check_unused(directory: str | Path, what: str) -> None:
     if any((Path(directory) / rows).exists() for rows in ("rows.log", "rows.parquet")):
         raise InputError(f"{directory} holds an earlier {what} or run; choose another directory")
+
+
+def _number(value: float | Tensor) -> float:
+    """A temperature as losses take it, which may be a tensor of one element."""
+    return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value  # pyright: ignore[reportReturnType]
 
 
 def _key(row: record.Row) -> str:

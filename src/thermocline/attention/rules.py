@@ -141,6 +141,10 @@ class LogLength:
 
     trained: int
 
+    def __post_init__(self) -> None:
+        if not self.trained >= 2:
+            raise InputError(f"log-length takes the length of training, 2 or more, got {self.trained}")
+
     @property
     def name(self) -> str:
         return f"log-length({self.trained:g})"
@@ -207,5 +211,7 @@ def named(rule: Any) -> Rule:
     word, _, numbers = rule.strip().removesuffix(")").partition("(")
     try:
         return _WHOLE[rule] if rule in _WHOLE else _MADE[word](*map(float, numbers.split(",")))
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError):  # another word, or not its numbers
         raise unknown("rule", rule, NAMES) from None

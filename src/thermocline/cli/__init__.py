@@ -55,7 +55,8 @@ def main() -> None:
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), code=2)
     except spec.Failure as error:
-        _fail(f"{error}. What was measured so far is kept.", code=1)
+        kept = " What was measured so far is kept." if sys.argv[1:2] != ["scan"] else ""
+        _fail(f"{error}.{kept}", code=1)
 
 
 def _fail(message: str, *, code: int) -> None:

@@ -108,8 +108,8 @@ def try_out(net: Any, words: str, images: Split) -> None:
 def _fill(net: Any, words: str, file: Path) -> None:
     """Give a model the weights of a file, every one of them."""
     found, own = _read(file), net.state_dict()
-    for prefix in ("module.", "_orig_mod."):  # of a model that was trained in parallel, or compiled
-        if all(name.startswith(prefix) for name in found):
+    for prefix in ("module.", "_orig_mod.", "model.", "net."):  # of a model trained in parallel, compiled, or held by another
+        if not found.keys() <= own.keys() and all(name.startswith(prefix) for name in found):
             found = {name.removeprefix(prefix): tensor for name, tensor in found.items()}
     wrong = {
         "it lacks": [name for name in own if name not in found],

@@ -56,7 +56,7 @@ def measure(
     return [row for one in chosen for row in one.function(seen)] if team.leads else []
 
 
-def check_sets(ood: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def check_sets(ood: Any) -> dict[str, tuple[Any, Any]]:
     """Other data as pairs (train, test), of a test set alone (None, test); raise unless rows can have their names.
 
     >>> inputs, labels = np.zeros((3, 2)), np.arange(3)
@@ -64,6 +64,8 @@ def check_sets(ood: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     [True, True, False]
     """
     pairs = {}
+    if not isinstance(ood, Mapping):
+        raise spec.InputError(f"ood maps names to data, as ood={{'other': images}}; got a {type(ood).__name__}")
     for name, given in ood.items():
         if not name or "/" in name:
             raise spec.InputError(f"a name of other data must not be empty or have a '/', got {name!r}")

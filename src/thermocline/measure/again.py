@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,7 @@ def look_again(subject: Subject, arguments: source.Arguments, labels: Tensor, *,
     layers = {tap: subject.net.get_submodule(tap.path) for tap in subject.taps}
     weights = {tap: weight for tap, layer in layers.items() if (weight := matrix_weight(layer)) is not None}
     weights = {tap: weight for tap, weight in weights.items() if isinstance(weight, nn.Parameter)} if gradients else {}
-    raw = {tap: Tap(tap.path, at="input", view="raw") for tap, layer in layers.items() if _multiplies(layer)}
+    raw = {tap: replace(tap, at="input", view="raw", subset=None) for tap, layer in layers.items() if _multiplies(layer)}
     found = Again(len(labels))
     # Whatever mode the caller is in: tensors made in inference mode, which the samples may be, have no gradients.
     with torch.inference_mode(False), _requiring_grad(weights.values()):

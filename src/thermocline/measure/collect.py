@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -368,7 +369,7 @@ Collector = Outputs | Layers | LastFeatures | TestFeatures | Samples | Held | Re
 class Finite:
     """Whether everything the taps saw was a number, judged at the end of a pass: to look is to wait for the device.
 
-    Inputs are named where they have NaN, but not refused for it, nor for an infinite mask: what the net makes of them counts.
+    Inputs are named where they have NaN or inf (not -inf, as masks have), but not refused for it: what is made of them counts.
     """
 
     def __init__(self) -> None:
@@ -376,7 +377,7 @@ class Finite:
 
     def add(self, batch: Batch) -> None:
         """Take in a batch."""
-        given = [~value.isnan().any() for value in batch.arguments.values()]
+        given = [~(value.isnan() | (value == math.inf)).any() for value in batch.arguments.values()]
         inside = {f"the {tap.at} of {tap.path}": value for tap, value in batch.at.items()}
         made = {name: value.isfinite().all() for name, value in {**inside, "the logits": batch.logits}.items()}
         for name, good in {"its inputs": torch.stack(given).all(), **made}.items():

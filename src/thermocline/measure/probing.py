@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -42,7 +42,7 @@ class Logistic:
 
     def taps(self, taps: tuple[Tap, ...]) -> tuple[Tap, ...]:
         """What it reads of the layers that are measured."""
-        return tuple(Tap(tap.path, at=tap.at) for tap in taps) if self.flatten else taps
+        return tuple(replace(tap, view="flatten", subset=None) for tap in taps) if self.flatten else taps
 
 
 PROTOCOLS = {

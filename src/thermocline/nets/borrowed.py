@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from thermocline.nets.tap import Tap, Tapped, find_taps
+from thermocline.nets.tap import Tapped, find_taps
 from thermocline.spec import InputError
 
 LIBRARIES = {"timm": "timm", "torchvision": "torchvision.models"}
@@ -40,7 +41,7 @@ class Borrowed(Tapped):
             found = find_taps(net, lambda: net.eval()(images), tokens=tokens)
         net.train(training)
         self.taps = tuple(
-            Tap(f"net.{tap.path}", view=tap.view, subset=tap.subset)
+            replace(tap, path=f"net.{tap.path}")
             for tap in found
             if not (is_resnet(net) and "downsample" in tap.path.split("."))
         )

@@ -6,7 +6,7 @@ import contextlib
 import fnmatch
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -31,13 +31,14 @@ class Tap:
 
     Views: flatten; pool2 (maps, channels first, averaged to 2 places an axis); mean (over tokens or places, features
     last); cls (the first token); raw (as it is). What has no tokens or places is flattened. `subset` keeps that many
-    features of a wider view, the same ones every time.
+    features of a wider view, the same ones every time. `tokens_first` is for values of (tokens, samples, features).
     """
 
     path: str
     at: Literal["input", "output"] = "output"
     view: View = "flatten"
     subset: int | None = None
+    tokens_first: bool = False
 
     def __post_init__(self) -> None:
         for what, word, words in (("view", self.view, get_args(View)), ("place", self.at, ("input", "output"))):
@@ -49,9 +50,9 @@ class Tap:
         """The view as rows record it."""
         return self.view if self.subset is None else f"{self.view}/{self.subset}"
 
-    def read(self, value: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *view"]:
+    def read(self, value: Float[Tensor, "*shape"]) -> Float[Tensor, "b *view"]:
         """The view of a captured value, in memory of its own: a later in-place operation cannot change it."""
-        value = value.detach()
+        value = value.detach().transpose(0, 1) if self.tokens_first else value.detach()
         if self.view == "raw":
             return value.clone()
         if self.view == "pool2" and value.ndim in POOLS:
@@ -153,7 +154,7 @@ def find_taps(
     _warn_of({others[module] for module, _ in ran if module in others}, [layers[module] for module, _ in fired], net, pattern)
     chosen = _by_sample({layers[module]: (module, output) for module, output in chosen}, logits)
     ordered = sorted(chosen, key=lambda pair: pair[0] is heads[-1])
-    return tuple(_tap(layers[module], module, output, tokens, widest) for module, output in ordered)
+    return tuple(_tap(layers[module], module, output, tokens, widest, len(logits)) for module, output in ordered)
 
 
 def named_taps(
@@ -181,7 +182,7 @@ def named_taps(
         if not isinstance(output := outputs[module], Tensor):
             raise InputError(f"the output of {path} is a {type(output).__name__}, not a tensor: tap one of its parts")
         _check_samples(path, output, logits)
-        found[path] = _tap(path, module, output, tokens, widest)
+        found[path] = _tap(path, module, output, tokens, widest, len(logits))
     return tuple(found[tap] if isinstance(tap, str) else tap for tap in given)
 
 
@@ -200,18 +201,26 @@ def _outputs(modules: Iterable[nn.Module], run: Callable[[], Tensor]) -> tuple[T
 
 def _by_sample(layers: dict[str, tuple[nn.Module, Tensor]], logits: Tensor) -> list[tuple[nn.Module, Tensor]]:
     """Those whose outputs are sample by sample, as attention within windows is not; where only the head is, it is refused."""
-    others = [path for path, (_, output) in layers.items() if output.ndim < 2 or len(output) != len(logits)]
+    others = [path for path, (_, output) in layers.items() if _tokens_first(output, len(logits)) is None]
     if len(layers) - len(others) < 2 <= len(layers):
         _check_samples(others[0], layers[others[0]][1], logits)
     if others:
-        warnings.warn(f"layers left out: {', '.join(others)}. Their outputs do not go sample by sample", stacklevel=3)
+        told = "Their outputs do not go sample by sample: depth is counted without them"
+        warnings.warn(f"layers left out: {', '.join(others)}. {told}", stacklevel=3)
     return [pair for path, pair in layers.items() if path not in others]
 
 
+def _tokens_first(output: Tensor, samples: int) -> bool | None:
+    """Whether tokens come before samples, as in torch's transformers by default; None where no place is the samples'."""
+    if output.ndim > 1 and len(output) == samples:
+        return False
+    return True if output.ndim == 3 and output.shape[1] == samples else None
+
+
 def _check_samples(path: str, output: Tensor, logits: Tensor) -> None:
-    if output.ndim < 2 or len(output) != len(logits):
+    if _tokens_first(output, len(logits)) is None:
         given = f"the output of {path} is of shape {tuple(output.shape)} for {len(logits)} samples"
-        raise InputError(f"{given}, which must come first: leave it out by pattern=, or name other layers in taps=")
+        raise InputError(f"{given}, of which none is theirs: leave it out by pattern=, or name other layers in taps=")
 
 
 def _other_layer(module: nn.Module) -> bool:
@@ -238,11 +247,12 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 
-def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Literal["mean", "cls"], widest: int) -> Tap:
+def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Literal["mean", "cls"], widest: int, samples: int) -> Tap:
     """A convolution has its channels first, a linear layer its features last, whatever the number of axes."""
-    first = _channels_first(layer, output)
-    tap = Tap(name, view="flatten" if output[0].numel() <= output.shape[1 if first else -1] else "pool2" if first else tokens)
-    return Tap(name, view=tap.view, subset=widest) if tap.read(output).shape[1] > widest else tap
+    first, turned = _channels_first(layer, output), bool(_tokens_first(output, samples))
+    alone = output.numel() <= samples * output.shape[1 if first else -1]
+    tap = Tap(name, view="flatten" if alone else "pool2" if first else tokens, tokens_first=turned)
+    return replace(tap, subset=widest) if tap.read(output).shape[1] > widest else tap
 
 
 def _channels_first(module: nn.Module, output: Tensor) -> bool:

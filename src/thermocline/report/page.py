@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thermocline import record
 from thermocline.record import Loaded, Paths
@@ -97,12 +98,28 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
                 notes.append(f"{path} is the same run as {same.path}: it is left out")
                 continue
             alike.append(run)
+    notes += _doubts([run for alike in known.values() for run in alike])
     runs, told = told_apart(run for alike in known.values() for run in alike)
     if not runs:
         why = f" ({'; '.join(notes)})" if notes else ""
         raise InputError(f"no runs to report on; give run directories, or a folder of them{why}")
     runs.sort(key=lambda run: (run.spec.train.temperature, run.spec.seed))
     return runs, [*notes, *told, *(str(warning.message) for warning in caught)]
+
+
+def _doubts(runs: Sequence[Loaded]) -> Iterator[str]:
+    """Scans that are not what their seeds say, and watches that are not what their temperature says."""
+    scans: dict[str, list[Loaded]] = {}
+    for run in runs:
+        if run.spec.scanned and not run.spec.follow:
+            scans.setdefault(run.spec.scanned, []).append(run)
+        moved = run.rows.filter(pc.field("measure") == "temperature")["value"].to_pylist() if run.spec.scanned else []
+        if len(set(moved)) > 1:
+            yield f"{run.path}: its temperature went from {moved[0]:g} to {moved[-1]:g} while watched; it is named by the first"
+    for first, *others in scans.values():
+        if others:
+            paths = " and ".join(str(one.path) for one in others)
+            yield f"{paths} found the same as {first.path} under another seed: of the same weights, they are no other training"
 
 
 def of_attention(run: Loaded) -> bool:

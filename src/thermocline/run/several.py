@@ -19,6 +19,21 @@ from thermocline.run.one import Progress, check, follow
 from thermocline.spec import InputError
 
 
+def sweep(
+    runs: Iterable[spec.Run],
+    store: str | os.PathLike[str] = "runs",
+    *,
+    jobs: int = 1,
+    device: str = "auto",
+    data_dir: str | None = None,
+) -> list[Path]:
+    """Carry out several runs, `jobs` of them side by side in processes of their own, and return their directories."""
+    runs = list(runs)
+    for _ in follow_all(runs, store, jobs=jobs, device=device, data_dir=data_dir):
+        pass
+    return [Path(store) / what.name for what in runs]
+
+
 def follow_all(
     runs: Iterable[spec.Run],
     store: str | os.PathLike[str] = "runs",

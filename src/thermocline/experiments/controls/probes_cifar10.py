@@ -9,4 +9,4 @@ READ = ("accuracy", "probe_accuracy", "effective_depth", "ood_drop")
 CHANGES = {"probes": tuple(probes.NAMED.values()), "measures": READ, "data.ood": ("svhn",), "train.snapshots": 1}
 RUNS = [replace(run, CHANGES) for run in cifar10_resnet20.RUNS]
 CLAIMS = probes.claims(_claims.COLD_HOT, ood="svhn")
-COST = _claims.Cost("164 epochs a run, some 7 minutes for six side by side on one H200", gpu=True)
+COST = _claims.Cost("164 epochs a run", gpu=True)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sklearn.linear_model import RidgeClassifier
 from sklearn.preprocessing import StandardScaler
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -89,6 +90,32 @@ def test_flatten_reads_every_activation_and_rows_say_so() -> None:
     views = {row.params.split(",")[0]: row.view for row in rows if row.layer == "stem"}
     assert views == {"probe=logistic": "pool2", "probe=logistic-flatten": "flatten"}
     assert [row.depth for row in rows] == 2 * list(range(1, 9))
+
+
+def test_a_weak_penalty_reads_what_varies_little_and_is_scikit_learns(gen: torch.Generator) -> None:
+    small = torch.ones(SIZE * SIZE)
+    small[0] = 1e-3  # of the one pixel that tells classes apart
+    splits = []
+    for count in (1000, 200):
+        x = torch.randn(count, 1, SIZE, SIZE, generator=gen)
+        splits.append((x, (x[:, 0, 0, 0] > 0).long()))
+    with torch.random.fork_rng(devices=[]):
+        net = Stretched(small, torch.zeros_like(small))
+    options = {
+        "taps": (nets.Tap("first"), nets.Tap("head")),
+        "measures": ("probe_accuracy",),
+        "probes": ("ridge", "ridge-weak"),
+    }
+    rows = measure.measure(net, *splits, {}, temperature=1.0, **options)
+    found = {row.params: row.value for row in rows if row.layer == "first"}
+    (x, labels), (unseen, truth) = ((images.flatten(1) * small, labels) for images, labels in splits)
+    for penalty, kind in ((1e-3, "ridge"), (1e-8, "ridge-weak")):
+        mean = float(x.double().var(0, correction=0).mean()) * len(x)
+        other = RidgeClassifier(alpha=penalty * mean).fit(x.double().numpy(), labels.numpy())
+        score = other.score(unseen.double().numpy(), truth.numpy())
+        assert found.pop(f"probe={kind},penalty={penalty:g}") == pytest.approx(score, abs=1e-9)
+        assert (score > 0.9) == (kind == "ridge-weak")
+    assert not found
 
 
 class Stretched(torch.nn.Module):

@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 _OBSERVED = {"data.name", "data.ood", "net.name", "train.temperature", "measures", "seed", "probes", "follow"}  # of a scan
-Probe = Literal["ridge", "logistic", "logistic-flatten", "logistic-smooth", "logistic-standard", "logistic-grid"]
+Probe = Literal["ridge", "ridge-weak", "logistic", "logistic-flatten", "logistic-smooth", "logistic-standard", "logistic-grid"]
 
 
 class InputError(ValueError):

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from thermocline import data, measure, nets, spec
 from thermocline.bench.case import Answers, Case, sized, within
-from thermocline.measure.probing import RIDGE
+from thermocline.measure.probing import RIDGES
 from thermocline.measure.subject import BATCH
 from thermocline.record import RANK, params
 
@@ -104,7 +104,7 @@ def _script(work: Work, groups: Sequence[Sequence[str]]) -> Answers:
 def _ridge(x: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor) -> float:
     from sklearn.linear_model import RidgeClassifier
 
-    penalty = RIDGE * float(x.var(0, correction=0).mean()) * len(x)
+    penalty = RIDGES["ridge"] * float(x.var(0, correction=0).mean()) * len(x)
     return RidgeClassifier(alpha=penalty).fit(x.numpy(), labels.numpy()).score(test.numpy(), test_labels.numpy())
 
 

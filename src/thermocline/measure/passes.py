@@ -174,11 +174,11 @@ class _Kit:
         count = source.count(data)
         probing_ = "probes" in needs
         self.outputs = collect.Outputs(subject.temperature) if known else None
-        wanted = (probing_ and "ridge" in subject.probes) or (known and "moments" in needs)
+        wanted = (probing_ and not probing.RIDGES.keys().isdisjoint(subject.probes)) or (known and "moments" in needs)
         self.layers = collect.Layers(subject.taps) if wanted else None
         self.last = _last(subject) if known and "features" in needs else None
         self.few = collect.Samples(count) if known and needs & {"inputs", "gradients"} else None
-        views = {probing.PROTOCOLS[name].taps(subject.taps) for name in subject.probes if probing_ and name != "ridge"}
+        views = {how.taps(subject.taps) for name, how in probing.PROTOCOLS.items() if probing_ and name in subject.probes}
         self.held = {taps: collect.Held(taps, count) for taps in views}
 
     @property
@@ -200,9 +200,9 @@ class _Kit:
         """The probes of every layer, of every kind asked for."""
         found: dict[Readout, Probe] = {}
         for name in subject.probes:
-            if name == "ridge":
+            if name in probing.RIDGES:
                 assert self.layers is not None
-                found |= probing.ridge(subject.taps, self.layers.moments)
+                found |= probing.ridge(subject.taps, name, self.layers.moments)
             else:
                 held = self.held[probing.PROTOCOLS[name].taps(subject.taps)]
                 found |= probing.logistic(subject, name, split, data, held, count=tally.samples, classes=tally.classes)

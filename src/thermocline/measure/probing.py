@@ -20,7 +20,8 @@ from thermocline.nets import Tap
 from thermocline.record import params
 from thermocline.spec import InputError
 
-RIDGE = 1e-3  # the penalty, as a fraction of the mean eigenvalue of the scatter matrix
+# The penalty, as a fraction of the mean eigenvalue of the scatter matrix. What varies much less is hardly read.
+RIDGES = {"ridge": 1e-3, "ridge-weak": 1e-8}
 HELD_OUT = 10  # one in so many training samples judges the points of a grid
 
 
@@ -54,14 +55,14 @@ PROTOCOLS = {
 }
 
 
-def ridge(taps: tuple[Tap, ...], moments: dict[Tap, ClassMoments]) -> dict[Readout, probes.Probe]:
+def ridge(taps: tuple[Tap, ...], name: str, moments: dict[Tap, ClassMoments]) -> dict[Readout, probes.Probe]:
     """The ridge probe of every layer, in closed form."""
-    found = {}
+    found, penalty = {}, RIDGES[name]
     for depth, tap in enumerate(taps, start=1):
         variance = moments[tap].all.scatter.diagonal().mean()
         # A layer whose units are all dead has no variance; any positive penalty then gives the majority class.
-        probe = probes.ridge_probe(moments[tap], alpha=float(RIDGE * variance) or 1.0)
-        found[Readout(tap, depth, params(probe="ridge", penalty=RIDGE))] = probe
+        probe = probes.ridge_probe(moments[tap], alpha=float(penalty * variance) or 1.0)
+        found[Readout(tap, depth, params(probe=name, penalty=penalty))] = probe
     return found
 
 

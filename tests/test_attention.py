@@ -266,6 +266,37 @@ def test_no_tensor_grows_with_the_square_of_the_length() -> None:
     assert max(largest) >= 4 * 3072 * 3072 > 10 * room
 
 
+@pytest.mark.parametrize("low", [-1e9, torch.finfo(torch.float32).min])
+def test_a_number_as_low_as_that_hides_as_minus_infinity_does(low: float) -> None:
+    """Whether the mask is nothing else, or a bias too: what is hidden is not counted among the keys, nor in the spread."""
+    q, k, v = tensors((1, 2, 2, 4, 6, 4, 4), 18, torch.float32)
+    seen = torch.ones(4, 6, dtype=torch.bool).tril(2)
+    for added in (torch.zeros(4, 6), torch.linspace(-1, 1, 24).reshape(4, 6)):
+        masks = (added.masked_fill(~seen, number) for number in (low, -math.inf))
+        (out, stats), (wanted, known) = (
+            adaptive_attention(q, k, v, causal=False, mask=mask, rule="log-length(2)", return_stats=True) for mask in masks
+        )
+        torch.testing.assert_close(out, wanted)
+        torch.testing.assert_close(stats[:3], known[:3])
+        assert stats.n.flatten().tolist() == [3, 4, 5, 6]
+        spread = attention.dispersion(q, k, causal=False, mask=added.masked_fill(~seen, low)).spread
+        assert spread.max() < 100
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+def test_logits_are_not_rounded_by_autocast(backend: str) -> None:
+    q, k, v = tensors((1, 2, 2, 5, 7, 4, 4), 19, torch.float32)
+
+    def attended() -> tuple[torch.Tensor, attention.Stats]:
+        return adaptive_attention(q, k, v, causal=True, backend=backend, return_stats=True)
+
+    (out, stats), spread = attended(), attention.dispersion(q, k, causal=True).spread
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(attended()[0], out)
+        assert torch.equal(attended()[1].entropy, stats.entropy)
+        assert torch.equal(attention.dispersion(q, k, causal=True).spread, spread)
+
+
 def test_a_bias_that_learns_is_not_taken_for_a_mask() -> None:
     q, k, v = tensors((1, 2, 2, 3, 5, 4, 4), 17)
     bias = torch.zeros(3, 5, dtype=torch.float64, requires_grad=True)
@@ -317,6 +348,7 @@ def test_auto_says_what_it_took_and_why() -> None:
         ({"mask": (2, 9)}, "got .2, 9.; a mask of padding, .batch, keys., is given as mask.:, None, None, :."),
         ({"mask": (1, 2, 4, 5, 9)}, "must broadcast"),
         ({"dtype": torch.float16}, "floats of one type"),
+        ({"device": "meta"}, "must be on one device, got cpu and meta"),
         ({"integers": True}, "boolean .True is seen. or floats"),
     ],
 )
@@ -327,7 +359,7 @@ def test_what_does_not_fit_is_said(change: dict, message: str) -> None:
     mask = torch.ones(5, 9, dtype=torch.int64) if "integers" in change else mask
     with pytest.raises(ValueError, match=message):
         checked(
-            q, k.to(change.get("dtype", k.dtype)), v,
+            q, k.to(change.get("device", k.device), change.get("dtype", k.dtype)), v,
             causal=True, scale=change.get("scale"), mask=mask, window=change.get("window"),
         )  # fmt: skip
 

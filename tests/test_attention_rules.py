@@ -227,7 +227,18 @@ def test_dispersion_by_its_formulas(monkeypatch: pytest.MonkeyPatch, mask, causa
     assert not found.upper[~some].any()
 
 
-@pytest.mark.parametrize("rule", ["log-length(0)", "log-length(1)", "log-length(-5)"])
-def test_a_length_that_no_logarithm_divides_is_refused(rule: str) -> None:
-    with pytest.raises(InputError, match="takes the length of training, 2 or more"):
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        *((f"log-length({trained})", "takes the length of training, 2 or more") for trained in ("0", "1", "-5", "inf", "nan")),
+        *((f"effective-items({numbers})", "a target and an edge above 0") for numbers in ("0", "-1", "nan", "4, 0", "4, inf")),
+        *((f"fixed({beta})", "a beta of 0 or more") for beta in ("-1", "nan", "inf")),
+    ],
+)
+def test_numbers_that_a_rule_cannot_have_are_refused(rule: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
         named(rule)
+
+
+def test_a_length_is_taken_as_it_is_given() -> None:
+    assert named("log-length(16.5)") == LogLength(16.5) != LogLength(16)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 ALL = slice(None)
+HIDES = -1e8  # a number that added to a logit must have meant -inf: code that is not ours writes -1e9 or the lowest float
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,16 @@ def checked(
 ) -> Call:
     """The call, if its parts fit together; `scale=None` is 1 / sqrt(d).
 
-    An additive mask of nothing but 0 and -inf, or a number so low that it must have meant -inf, becomes a boolean one; to
-    know, its values are looked at, which waits for a GPU. Give boolean masks where that counts.
+    An additive mask of -1e8 or less, or of half the lowest number of its type, hides as -inf does. One of nothing but that
+    and 0 becomes a boolean one; to know, its values are looked at, which waits for a GPU. Give boolean masks where that counts.
 
     >>> one = torch.zeros(1, 1, 2, 4)
     >>> checked(one, one, one, causal=True, scale=None, mask=None, window=None).scale
     0.5
     """
     _require_shapes(q, k, v)
+    if len(places := {x.device for x in (q, k, v, mask) if x is not None}) > 1:
+        raise ValueError(f"q, k, v and mask must be on one device, got {' and '.join(sorted(map(str, places)))}")
     if window is not None and window < 1:
         raise ValueError(f"window is how many keys a query sees, itself included, at least 1, got {window}")
     scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
@@ -96,10 +100,10 @@ def checked(
     if mask is not None:
         mask = _four_axes(mask, (*q.shape[:3], k.shape[2]))
         if mask.dtype != torch.bool:
-            hidden = mask <= torch.finfo(mask.dtype).min / 2
+            hidden = mask <= max(torch.finfo(mask.dtype).min / 2, HIDES)
             # One that learns is a bias even where it still is 0.
             boolean = not mask.requires_grad and bool((hidden | (mask == 0)).all())
-            mask, bias = (~hidden, None) if boolean else (None, mask)
+            mask, bias = (~hidden, None) if boolean else (None, mask.masked_fill(hidden, -math.inf))
     return Call(q, k, v, causal, scale, mask, bias, window)
 
 
@@ -156,6 +160,12 @@ def blocks(call: Call, elements: int, most: int = 2**30) -> Iterator[slice]:
     size = min(max(elements // max(call.keys, 1), 1), most)
     for start in range(0, call.queries, size):
         yield slice(start, min(start + size, call.queries))
+
+
+def unrounded(x: Tensor) -> AbstractContextManager[object]:
+    """Products as wide as what is multiplied: autocast would round logits to halves."""
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def _four_axes(mask: Tensor, full: tuple[int, ...]) -> Tensor:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from thermocline.attention import reference, sdpa, triton
-from thermocline.attention.call import Call, checked
+from thermocline.attention.call import Call, checked, unrounded
 from thermocline.attention.reference import Attended
 from thermocline.attention.rules import PUBLISHED, Rule, named
 
@@ -76,7 +76,8 @@ def adaptive_attention(
     k and v may have fewer heads, which groups of heads of q share. `scale=None` is 1 / sqrt(d). The last query stands beside
     the last key: with `causal` it sees all of them, as in decoding with a cache. `window` w leaves the w nearest keys up to
     a query's own position, and where not causal as many ahead. `mask` broadcasts to (b, h, q, s) and is boolean, True for
-    seen, or added to the logits before beta; a mask of padding is `keep[:, None, None, :]`. Rows that see nothing are zeros.
+    seen, or added to the logits before beta, where -1e8 or less hides; a mask of padding is `keep[:, None, None, :]`. Rows
+    that see nothing are zeros.
 
     `rule` is a rule, one's own included, or the name of one (`attention.rules.NAMES`). `backend` is "triton" (kernels for
     NVIDIA GPUs, halves, no masks, exact entropies, O(n) memory, no gradients), "sdpa" (stock attention, CPU and CUDA, O(n)
@@ -91,7 +92,8 @@ def adaptive_attention(
     """
     call = checked(q, k, v, causal=causal, scale=scale, mask=mask, window=window)
     choice = _chosen(call, backend)
-    out, entropy, beta, n = BACKENDS[choice.backend].attend(call, named(rule))
+    with unrounded(q):
+        out, entropy, beta, n = BACKENDS[choice.backend].attend(call, named(rule))
     return (out, Stats(entropy, beta, call.lengths if n is None else n, choice)) if return_stats else out
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from thermocline import softmax
-from thermocline.attention.call import ALL, Call, part, visible
+from thermocline.attention.call import ALL, Call, part, unrounded, visible
 from thermocline.attention.rules import Rule
 
 
@@ -59,7 +59,8 @@ def logits(call: Call, rows: slice = ALL) -> Float[Tensor, "b h r s"]:
     """
     dtype = torch.promote_types(call.q.dtype, torch.float32)
     grouped = call.q[:, :, rows].to(dtype).unflatten(1, (call.k.shape[1], -1))
-    e = (grouped @ call.k.to(dtype).transpose(2, 3)[:, :, None]).flatten(1, 2) * call.scale
+    with unrounded(call.q):
+        e = (grouped @ call.k.to(dtype).transpose(2, 3)[:, :, None]).flatten(1, 2) * call.scale
     if call.bias is not None:
         e = e + part(call.bias, rows, ALL)
     return e.masked_fill(~visible(call, rows), -math.inf)

@@ -1,8 +1,8 @@
 """How cold a row of attention should be: from its entropy, and from how many keys it can see.
 
-A rule is a small frozen object with a name, called as `rule(entropy, n) -> beta`; beta multiplies the row's logits and is
-never below 1. `PUBLISHED` and `LogLength` are other people's; `EffectiveItems` is ours. One that can also be written as a
-`Form` can be applied inside a GPU kernel; for others a kernel stops, and torch applies them.
+A rule is a small frozen object with a name, called as `rule(entropy, n) -> beta`; beta multiplies the row's logits and,
+but for `Fixed`, is never below 1. `PUBLISHED` and `LogLength` are other people's; `EffectiveItems` is ours. One that can also
+be written as a `Form` can be applied inside a GPU kernel; for others a kernel stops, and torch applies them.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ class Fixed:
     """
 
     beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.beta < math.inf:
+            raise InputError(f"fixed takes a beta of 0 or more, got {self.beta:g}")
 
     @property
     def name(self) -> str:
@@ -139,11 +143,11 @@ class LogLength:
     tensor([1., 3.])
     """
 
-    trained: int
+    trained: int | float
 
     def __post_init__(self) -> None:
-        if not self.trained >= 2:
-            raise InputError(f"log-length takes the length of training, 2 or more, got {self.trained}")
+        if not 2 <= self.trained < math.inf:
+            raise InputError(f"log-length takes the length of training, 2 or more, got {self.trained:g}")
 
     @property
     def name(self) -> str:
@@ -176,6 +180,10 @@ class EffectiveItems:
     target: float
     edge: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not (0 < self.target < math.inf and 0 < self.edge < math.inf):
+            raise InputError(f"effective-items takes a target and an edge above 0, got {self.target:g} and {self.edge:g}")
+
     @property
     def name(self) -> str:
         return f"effective-items({self.target:g}, {self.edge:g})"
@@ -192,14 +200,14 @@ PUBLISHED = Polynomial(COEFFICIENTS, name="published")
 PLAIN = Fixed()
 NAMES = ("plain", "published", "fixed(BETA)", "log-length(TRAINED)", "effective-items(TARGET, EDGE)")
 _WHOLE = {"plain": PLAIN, "published": PUBLISHED}
-_MADE = {"fixed": Fixed, "log-length": lambda trained: LogLength(int(trained)), "effective-items": EffectiveItems}
+_MADE = {"fixed": Fixed, "log-length": LogLength, "effective-items": EffectiveItems}
 
 
 def named(rule: Any) -> Rule:
     """The rule of one of `NAMES`, numbers in place of the capitals, as a rule's own `name` has them; a rule is itself.
 
     >>> named("published") is PUBLISHED, named("log-length(16)")
-    (True, LogLength(trained=16))
+    (True, LogLength(trained=16.0))
     >>> named("publishd")
     Traceback (most recent call last):
     thermocline.spec.InputError: unknown rule 'publishd'; did you mean 'published'?

@@ -1,6 +1,7 @@
 """Adaptive attention inside small random models of transformers: switched on and off, cached, masked, by layer and head."""
 
 import contextlib
+import copy
 import warnings
 
 import pytest
@@ -101,6 +102,48 @@ def test_generating_with_a_cache_is_generating_without(gen: torch.Generator, nam
         slow = model.generate(**inputs, **options, use_cache=False)
         quick = model.generate(**inputs, **options, cache_implementation=cache)
     assert torch.equal(slow, quick)
+
+
+def test_a_copy_is_sharpened_as_its_model_is(gen: torch.Generator) -> None:
+    model, inputs = text("llama"), tokens(gen)
+    before = logits(model, inputs)
+    hot.enable(model, rule=SHARPER, layers=[1])
+    sharp, copied = logits(model, inputs), copy.deepcopy(model)
+    hot.disable(model)
+    assert torch.equal(logits(copied, inputs), sharp)
+    hot.disable(copied)
+    assert torch.equal(logits(copied, inputs), before)
+    assert copied.config._attn_implementation == "sdpa"
+
+
+def test_enabling_holds_after_another_attention_was_set(gen: torch.Generator) -> None:
+    model, inputs = text("llama"), tokens(gen)
+    hot.enable(model, rule=SHARPER)
+    sharp = logits(model, inputs)
+    model.set_attn_implementation("eager")
+    hot.enable(model, rule=SHARPER)
+    assert torch.equal(logits(model, inputs), sharp)
+    hot.disable(model)
+    assert model.config._attn_implementation == "eager"
+
+
+def test_autocast_changes_nothing_but_precision(gen: torch.Generator) -> None:
+    """Without a cache, rotated queries come in float32 and values in bfloat16."""
+    model, inputs = text("llama"), tokens(gen)
+    hot.enable(model)
+    with torch.no_grad():
+        wanted = model(**inputs, use_cache=False).logits
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = model(**inputs, use_cache=False).logits
+    torch.testing.assert_close(found.float(), wanted, rtol=5e-2, atol=5e-3)
+
+
+@pytest.mark.parametrize("head", [4, -1])
+def test_a_head_that_is_not_there_is_said(gen: torch.Generator, head: int) -> None:
+    model, inputs = text("llama"), tokens(gen)
+    hot.enable(model, heads=[0, head])
+    with pytest.raises(InputError, match=f"no head {head}: LlamaAttention has 0 to 3"):
+        logits(model, inputs)
 
 
 def test_layers_and_heads_can_be_chosen(gen: torch.Generator) -> None:

@@ -9,7 +9,6 @@ hot.disable(model)
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from thermocline.attention.rules import named
 from thermocline.spec import InputError
 
 NAME = "thermocline"
+_SETTING, _BEFORE = "_thermocline_setting", "_thermocline_before"  # attributes of modules, so that copies of a model have them
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,6 @@ class Setting:
     rule: Rule
     heads: tuple[int, ...] | None
     backend: str
-
-
-_SETTINGS: weakref.WeakKeyDictionary[nn.Module, Setting] = weakref.WeakKeyDictionary()
-_BEFORE: weakref.WeakKeyDictionary[nn.Module, list[tuple[Any, str]]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -84,22 +80,23 @@ def enable(
     if backend != "auto" and backend not in BACKENDS:
         raise InputError(f"backend must be one of auto, {', '.join(BACKENDS)}, got {backend!r}")
     if wrong := sorted(rules.keys() - found.keys()):
-        raise InputError(f"there is no attention layer {wrong[0]}: this model has {min(found)} to {max(found)}")
+        raise InputError(f"there is no attention layer {wrong[0]!r}: this model has {min(found)} to {max(found)}")
     settled = {index: named(one) for index, one in rules.items()}
+    chosen = None if heads is None else tuple(sorted(heads))
+    before = _switch(model, NAME)
+    if getattr(model, _BEFORE, None) is None or all(name != NAME for _, name in before):
+        setattr(model, _BEFORE, before)
     for index, layer in found.items():
-        _SETTINGS.pop(layer, None)
-        if index in settled:
-            _SETTINGS[layer] = Setting(settled[index], None if heads is None else tuple(sorted(heads)), backend)
-    if model not in _BEFORE:
-        _BEFORE[model] = _switch(model, NAME)
+        setattr(layer, _SETTING, Setting(settled[index], chosen, backend) if index in settled else None)
 
 
 def disable(model: Any) -> None:
     """Leave the model as it was before `enable`; one that was not enabled is left alone."""
     for layer in model.modules():
-        _SETTINGS.pop(layer, None)
-    if model in _BEFORE:
-        _restore(_BEFORE.pop(model))
+        layer.__dict__.pop(_SETTING, None)
+    if (before := getattr(model, _BEFORE, None)) is not None:
+        _restore(before)
+        delattr(model, _BEFORE)
 
 
 @contextlib.contextmanager
@@ -192,15 +189,19 @@ def _attend(
     """What a layer calls: heads second on the way in, third on the way out."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    setting = _SETTINGS.get(module)
+    setting: Setting | None = getattr(module, _SETTING, None)
     options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal, **more}
     if setting is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     if dropout:
         raise InputError("an adaptive temperature is for inference: call model.eval(), or disable it to train")
     require_plain_logits(module, more)
+    if wrong := [head for head in setting.heads or () if not 0 <= head < query.shape[1]]:
+        raise InputError(f"there is no head {wrong[0]}: {type(module).__name__} has 0 to {query.shape[1] - 1}")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and attention_mask is None and query.shape[2] > 1
+    if torch.is_autocast_enabled(query.device.type):  # stock attention does so too: rotated queries come wider than values
+        query, key, value = (x.to(torch.get_autocast_dtype(x.device.type)) for x in (query, key, value))
     if causal:  # keys beyond the queries are the empty rest of a static cache
         key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
     out = adaptive_attention(

@@ -161,7 +161,7 @@ def test_the_model_is_left_as_it_was(gen: torch.Generator, name: str, implementa
 def test_a_failure_in_the_middle_restores_too(gen: torch.Generator) -> None:
     net = cases.model("llama").train()
     with pytest.raises(IndexError):
-        dispersion.scan(net, [torch.tensor([[cases.WORDS + 5]])])
+        dispersion.scan(net, [torch.tensor([[-cases.WORDS - 5]])])
     assert net.config._attn_implementation == "sdpa"
     assert net.training
 
@@ -204,6 +204,9 @@ def test_what_cannot_be_measured_says_so(gen: torch.Generator) -> None:
     for batches, message in (
         ([], "there are no prompts"),
         (["text"], "its input_ids is a str: tokenize it first"),
+        ([{"input_ids": ids.tolist()}], "its input_ids is a list: tokenize it first, with return_tensors='pt'"),
+        ({"input_ids": ids}, "batches are several: put this dict into a list"),
+        ([ids, ids + cases.WORDS], "a prompt has token .*, and LlamaForCausalLM knows 61"),
         ([torch.zeros(1, 0, dtype=torch.long)], "a prompt has no tokens"),
         ([{"input_ids": ids, "attention_mask": torch.ones(1, 1, 9, 9)}], "attention_mask must be \\(prompts, tokens\\)"),
         ([{"input_ids": ids, "attention_mask": torch.zeros(1, 9)}], "nothing but padding"),
@@ -226,6 +229,25 @@ def test_what_cannot_be_measured_says_so(gen: torch.Generator) -> None:
         dispersion.scan(bart, [ids])
     with pytest.raises(InputError, match="changes its logits by a softcap"):
         dispersion.scan(capped, [ids])
+
+
+def test_labels_are_left_aside(gen: torch.Generator) -> None:
+    net, ids = cases.model("llama"), torch.randint(cases.WORDS, (2, 9), generator=gen)
+    assert dispersion.scan(net, [{"input_ids": ids, "labels": ids}]).rows == dispersion.scan(net, [ids]).rows
+
+
+def test_broken_weights_are_said_with_their_layer(gen: torch.Generator) -> None:
+    net = cases.model("llama")
+    with torch.no_grad():
+        net.model.layers[1].self_attn.q_proj.weight[0] = torch.nan
+    with pytest.raises(InputError, match="attention logits of model.layers.1.self_attn are not all finite"):
+        dispersion.scan(net, [torch.randint(cases.WORDS, (1, 9), generator=gen)])
+
+
+def test_within_a_window_entropy_is_held_against_the_keys_that_are_seen(gen: torch.Generator) -> None:
+    found = dispersion.scan(cases.model("mistral"), [torch.randint(cases.WORDS, (1, n), generator=gen) for n in (12, 24)])
+    titles, lines = reading.table(reading.heads(found.found))
+    assert [line[titles.index("at most")] for line in lines] == [f"{math.log(6):.2f}"] * 2
 
 
 def test_kept_read_back_and_drawn(gen: torch.Generator, tmp_path: Path) -> None:
@@ -281,10 +303,10 @@ def test_reading_tells_dispersing_heads_from_sharp_ones() -> None:
     assert found[0].slope == pytest.approx(1)
     assert found[1].slope == pytest.approx(0, abs=1e-12)
     assert "1 of 2 heads take up at least half" in reading.sentence(found)
-    assert reading.steepest(found)[1][0][:3] == ("1 (a)", "0", "1.00")
-    one = reading.Head(1, "a", 0, {"attention_entropy": {16: 1.0}})
+    assert [line[:3] for line in reading.steepest(found)[1]] == [("1 (a)", "0", "1.00")]
+    one = reading.Head(1, "a", 0, {"attention_entropy": {16: 1.0}, "attention_keys": {16: 4.0}})
     assert one.slope is None
-    assert "One length only" in reading.sentence([one])
+    assert "One length only, n = 16: entropy 1.00 of at most 1.39 nats" in reading.sentence([one])
 
 
 def test_rules_by_layer_and_head(gen: torch.Generator) -> None:

@@ -117,6 +117,20 @@ def test_every_token_of_an_answer_must_be_right(gen: torch.Generator) -> None:
     assert row.value == 0.0
 
 
+def test_answers_that_cannot_be_told_are_said_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ending(Spelling):
+        def __call__(self, text: str) -> dict[str, list[int]]:
+            return {"input_ids": [*super().__call__(text)["input_ids"], 0]}
+
+    monkeypatch.setattr(dispersion, "measured", lambda *_, **__: pytest.fail("measured before"))
+    with pytest.raises(InputError, match="accuracy cannot be told: scan prompts of your own"):
+        maximum.scan(cases.model("llama"), Ending(), lengths=[1], count=1)
+    net = cases.model("llama")
+    net.config.max_position_embeddings = 127  # a prompt of 126 and two letters of its answer are 128
+    with pytest.raises(InputError, match="a prompt has 128 tokens"):
+        maximum.scan(net, Spelling(), lengths=[29], count=1)
+
+
 def test_effective_items_hold_each_head_to_what_it_had(taught: tuple) -> None:
     model, words = taught
     prompts = [ids for n in (8, 128) for ids, _ in maximum.tokenized(words, [q.text for q in maximum.questions(9, n, seed=0)])]
@@ -159,6 +173,7 @@ def test_by_command(folder: Path, tmp_path: Path) -> None:
     )
     for words in ("find the maximum", "effective items", "log n", "report: scan/attention.html", "figure: scan/attention.svg"):
         assert words in printed
+    assert ("heads that disperse fastest" in printed) == ("0 of 8 heads" not in printed)
     rows = record.load_rows(tmp_path / "scan").to_pylist()
     assert {row["net"] for row in rows} == {"tiny"}
     assert (tmp_path / "scan" / "attention.html").stat().st_size > 100_000
@@ -200,7 +215,8 @@ def test_prompts_from_a_file(folder: Path, tmp_path: Path, monkeypatch: pytest.M
             ["TINY", "--attention", "--lengths", "140000", "--count", "1"],
             "has positions for 131072: give shorter prompts or lists",
         ),
-        (["nowhere", "--attention"], "nowhere is no folder, nor the name of a model in the local cache"),
+        (["nowhere", "--attention"], "nowhere is no folder, nor the name of a model in the local cache; nothing is fetched"),
+        (["TINY", "--attention", "--out", "p.txt/here"], "p.txt is a file, and --out a folder"),
         (["blank", "--attention"], "blank holds no transformers model"),
         (["images", "--attention"], "images has no tokenizer"),
         (["speechless", "--attention"], "speechless has no tokenizer (no tokenizer files): save one there, or measure"),

@@ -18,7 +18,7 @@ from rich.table import Table
 from thermocline import spec
 from thermocline.cli import attention as attending
 from thermocline.cli import detect, reproduce
-from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, say, show
+from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, require_unused, say, show
 from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, images_for, module_of, try_out
 from thermocline.spec import InputError
 
@@ -184,8 +184,7 @@ def scan(
     """
     attending.require(context, attention=attention)
     make = None if attention else callable_of(model)
-    if (to / "spec.json").exists():
-        raise InputError(f"{to} holds an earlier scan or run; choose another directory with --out")
+    require_unused(to)
     if make is None or data is None:
         attending.scan(model, prompts, lengths, count, to, device)
         return

@@ -27,6 +27,14 @@ def say(what: str, where: Path) -> None:
     out.print(f"{what}: [bold]{escape(str(where))}[/]", highlight=False, soft_wrap=True)
 
 
+def require_unused(folder: Path) -> None:
+    """Raise where a scan cannot be kept in a folder, before there is one."""
+    if (folder / "spec.json").exists():
+        raise InputError(f"{folder} holds an earlier scan or run; choose another directory with --out")
+    if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
+        raise InputError(f"{file} is a file, and --out a folder: choose another")
+
+
 def fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
     """Download those named sets that can be and are not there, if that was asked for."""
     if not wanted:

@@ -78,11 +78,11 @@ def scan(
     """Measure the attention of every layer and head of a model of transformers on prompts, images or whatever it reads.
 
     A batch is a tensor of token ids, or the model's keyword arguments as tensors, as a tokenizer or image processor gives
-    them; padding is left out where its `attention_mask` marks it. In layers that look back only, the last token of each
-    prompt counts (`queries=last`): it sees the whole prompt; in others, all tokens (`queries=all`). Values are means over
-    these and over the prompts of a length n. The layer numbers are those of the order in which layers attend. Memory
-    does not grow with the square of the length, but for masks that transformers itself makes: of padding and of windows.
-    The model and the random state are as before.
+    them, labels left aside; padding is left out where its `attention_mask` marks it. In layers that look back only, the last
+    token of each prompt counts (`queries=last`): it sees the whole prompt; in others, all tokens (`queries=all`). Values are
+    means over these and over the prompts of a length n. Layers are numbered from 1 in the order in which they attend;
+    `enable` takes the model's own numbers, which are in their paths. Memory does not grow with the square of the length, but
+    for masks that transformers itself makes: of padding and of windows. The model and the random state are as before.
     """
     began = time.monotonic()
     rows = measured(model, batches, split=split, progress=progress)
@@ -108,6 +108,8 @@ def diagnosis(
 
 def measured(model: Any, batches: Iterable[Any], *, split: str, progress: bool = False) -> list[record.Row]:
     """The rows of `scan`."""
+    if isinstance(batches, Mapping | str) or hasattr(batches, "keys"):
+        raise InputError(f"batches are several: put this {type(batches).__name__} into a list, [batch]")
     ear = _Ear(model)
     _listen(model, [_inputs(batch) for batch in batches], ear, f"attention on {split}", progress=progress)
     return list(ear.rows(split))
@@ -168,7 +170,11 @@ def _listen(model: Any, inputs: list[dict[str, Tensor]], ear: _Ear | _Keeper, ti
 def _inputs(batch: Any) -> dict[str, Tensor]:
     given = dict(batch) if isinstance(batch, Mapping) or hasattr(batch, "keys") else {"input_ids": batch}
     if wrong := [key for key, value in given.items() if not isinstance(value, Tensor)]:
-        raise InputError(f"a batch holds tensors, and its {wrong[0]} is a {type(given[wrong[0]]).__name__}: tokenize it first")
+        raise InputError(
+            f"a batch holds tensors, and its {wrong[0]} is a {type(given[wrong[0]]).__name__}: tokenize it first, with"
+            " return_tensors='pt'"
+        )
+    given.pop("labels", None)
     if "input_ids" in given and given["input_ids"].ndim == 1:
         given["input_ids"] = given["input_ids"][None]
     if not all(value.numel() for value in given.values()):
@@ -192,7 +198,11 @@ def _require(model: Any, inputs: list[dict[str, Tensor]]) -> None:
         raise InputError("the model's temperature is adaptive now, and its own attention is what is measured: disable it first")
     if not inputs:
         raise InputError("there are no prompts to read: give at least one")
-    require_room(model, max((batch["input_ids"].shape[1] for batch in inputs if "input_ids" in batch), default=0))
+    ids = [batch["input_ids"] for batch in inputs if "input_ids" in batch]
+    require_room(model, max((some.shape[1] for some in ids), default=0))
+    words = getattr(model.get_input_embeddings(), "num_embeddings", None) if ids else None
+    if words is not None and (highest := max(int(some.max()) for some in ids)) >= words:
+        raise InputError(f"a prompt has token {highest}, and {kind} knows {words}: were its prompts made by its own tokenizer?")
 
 
 def require_room(model: Any, longest: int) -> None:
@@ -234,6 +244,11 @@ class _Ear:
             q, mask = _last(q, k, mask, counted)
             counted = counted.new_ones(len(q), 1)
         means = _means(dispersion(q, k, causal=False, scale=scale, mask=mask), counted)
+        if not means.isfinite().all():
+            where = self.paths[module]
+            raise InputError(
+                f"the attention logits of {where} are not all finite: its weights are broken, or overflow {q.dtype}"
+            )
         for n in lengths.unique().tolist():
             key = (self.depth, self.paths[module], "last" if causal else "all", n)
             count, total = self.sums.get(key, (0, torch.zeros(())))

@@ -87,7 +87,7 @@ def _scale(found: Iterable[Head]) -> theme.Temperatures:
 def _figure(run: Loaded, found: Sequence[Head], scale: theme.Temperatures) -> Any:
     artist, at = page.drawing(), reading.lengths(found)
     entropy, keys = "attention_entropy", {n: reading.mean(found, "attention_keys", n) for n in at}
-    full = {n: math.log(seen) for n, seen in keys.items()}
+    full = {n: reading.most(found, n) for n in at}
     panels = [
         _panel("Entropy, nats", found, entropy, scale, limit=full),
         _panel("Effective items, exp(H)", found, entropy, scale, limit=keys, value=math.exp, log=True),

@@ -23,10 +23,9 @@ def load(name: str, device: Any = "cpu") -> tuple[Any, Any]:
     try:
         config = transformers.AutoConfig.from_pretrained(name, local_files_only=True)
     except (OSError, ValueError) as error:
-        place = (
-            "holds no transformers model" if Path(name).is_dir() else "is no folder, nor the name of a model in the local cache"
-        )
-        raise InputError(f"{name} {place}: {_first(error)}") from None
+        if isinstance(error, OSError) and not Path(name).is_dir():
+            raise InputError(f"{name} is no folder, nor the name of a model in the local cache; nothing is fetched") from None
+        raise InputError(f"{name} holds no transformers model: {_first(error)}") from None
     tokenizer = _tokenizer(name, transformers)
     known = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
     causal = any(one in known for one in config.architectures or ())

@@ -78,9 +78,12 @@ def scan(
     """
     began = time.monotonic()
     asked = [one for items in lengths for one in questions(count, items, seed=seed)]
+    answers = bool(asked) and isinstance(model, hot.library().PreTrainedModel) and model.can_generate()
+    if answers:
+        _answered(model, tokenizer, asked)  # says what is wrong with answers before anything is measured
     prompts = [ids for ids, _ in tokenized(tokenizer, [one.text for one in asked])]
     rows = dispersion.measured(model, stacked(prompts), split=SPLIT, progress=progress)
-    if model.can_generate():
+    if answers:
         most = max(len(ids) for ids, one in zip(prompts, asked) if one.items == min(lengths))
         rules = {"plain": PLAIN, "published": PUBLISHED, "effective-items": effective_items(model, rows, most=most)}
         rows += accuracy(model, tokenizer, asked, rules, progress=progress)
@@ -126,10 +129,8 @@ def accuracy(
     """
     if model.config._attn_implementation == hot.NAME:
         raise InputError("the model's temperature is adaptive already: disable it first")
-    pairs = tokenized(tokenizer, [one.text for one in asked], [one.answer for one in asked])
-    sizes = [len(prompt) + len(answer) for prompt, answer in pairs]
-    dispersion.require_room(model, max(sizes) - 1)
-    groups = _groups(sizes)
+    pairs = _answered(model, tokenizer, asked)
+    groups = _groups([len(prompt) + len(answer) for prompt, answer in pairs])
     rows = []
     for name, rule in rules.items():
         right: dict[int, list[bool]] = {}
@@ -141,6 +142,13 @@ def accuracy(
             words = record.params(rule=name, items=items, prompts=len(hits))
             rows.append(record.Row(SPLIT, "", 0, "", "maximum_accuracy", words, sum(hits) / len(hits)))
     return rows
+
+
+def _answered(model: Any, tokenizer: Any, asked: Sequence[Question]) -> list[tuple[Tensor, Tensor]]:
+    """The token ids of questions and of their answers, where the model has room for both."""
+    pairs = tokenized(tokenizer, [one.text for one in asked], [one.answer for one in asked])
+    dispersion.require_room(model, max(len(prompt) + len(answer) for prompt, answer in pairs) - 1)
+    return pairs
 
 
 @contextmanager
@@ -174,7 +182,10 @@ def tokenized(tokenizer: Any, texts: Sequence[str], answers: Sequence[str] | Non
         if not prompt:
             raise InputError(f"the tokenizer makes no tokens of {text[:40]!r}")
         if answer and (whole[: len(prompt)] != prompt or len(whole) == len(prompt)):
-            raise InputError("the tokenizer ends or merges a prompt otherwise when an answer follows: accuracy cannot be told")
+            raise InputError(
+                "the tokenizer ends or merges a prompt otherwise when an answer follows, so that accuracy cannot be told: scan"
+                " prompts of your own (--prompts, integrations.dispersion.scan)"
+            )
         found.append((torch.tensor(prompt), torch.tensor(whole[len(prompt) :], dtype=torch.long)))
     return found
 

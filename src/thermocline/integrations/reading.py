@@ -83,12 +83,17 @@ def mean(found: Iterable[Head], measure: str, n: int) -> float:
     return statistics.fmean(head.curves[measure][n] for head in found if n in head.curves[measure])
 
 
+def most(found: Iterable[Head], n: int) -> float:
+    """The mean entropy of heads that spread over every key they see, at one length: log n, or less where windows hide keys."""
+    return statistics.fmean(math.log(head.curves["attention_keys"][n]) for head in found if n in head.curves["attention_keys"])
+
+
 def sentence(found: Sequence[Head]) -> str:
     """Whether attention disperses, with the numbers."""
     at = lengths(found)
     low, high = (mean(found, "attention_entropy", n) for n in (at[0], at[-1]))
     if len(at) == 1:
-        return f"One length only, n = {at[0]}: entropy {low:.2f} of at most {math.log(at[0]):.2f} nats, over all heads."
+        return f"One length only, n = {at[0]}: entropy {low:.2f} of at most {most(found, at[0]):.2f} nats, over all heads."
     slopes = [head.slope or 0.0 for head in found]
     many = sum(one >= DISPERSING for one in slopes)
     return (
@@ -99,11 +104,11 @@ def sentence(found: Sequence[Head]) -> str:
 
 def table(found: Sequence[Head]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Means over all heads by length: titles and lines."""
-    titles = ("n", "entropy", "log n", "effective items", "largest weight", "bound", "logit spread")
+    titles = ("n", "entropy", "at most", "effective items", "largest weight", "bound", "logit spread")
     lines = []
     for n in lengths(found):
         h, largest, bound, spread = (mean(found, f"attention_{name}", n) for name in ("entropy", "largest", "upper", "spread"))
-        numbers = (f"{h:.2f}", f"{math.log(n):.2f}", f"{math.exp(h):.1f}", f"{largest:.3f}", f"{bound:.3f}", f"{spread:.1f}")
+        numbers = (f"{h:.2f}", f"{most(found, n):.2f}", f"{math.exp(h):.1f}", f"{largest:.3f}", f"{bound:.3f}", f"{spread:.1f}")
         lines.append((str(n), *numbers))
     return titles, lines
 
@@ -115,11 +120,11 @@ def right(run: Loaded) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     return ("numbers in the list", *found), [(str(n), *(f"{curve[n]:.1%}" for curve in found.values())) for n in items]
 
 
-def steepest(found: Sequence[Head], most: int = 10) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The heads that disperse fastest: titles and lines."""
+def steepest(found: Sequence[Head], count: int = 10) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Of the heads that disperse, the fastest: titles and lines."""
     at = lengths(found)
-    known = [(head.slope, head) for head in found if head.slope is not None]
-    first = sorted(known, key=lambda one: -one[0])[:most]
+    known = [(head.slope, head) for head in found if head.slope is not None and head.slope >= DISPERSING]
+    first = sorted(known, key=lambda one: -one[0])[:count]
     titles = ("layer", "head", "dH / d log n", f"entropy at {at[0]}", f"at {at[-1]}")
     ends = [(head.curves["attention_entropy"].get(at[0]), head.curves["attention_entropy"].get(at[-1])) for _, head in first]
     lines = [
@@ -137,7 +142,9 @@ def terminal(run: Loaded) -> Group:
 
     found = heads(run)
     shown: list[Any] = []
-    for title, (titles, lines) in (("attention, means over all heads", table(found)), ("find the maximum", right(run))):
+    tables = {"attention, means over all heads": table(found), "find the maximum": right(run)}
+    tables["heads that disperse fastest"] = steepest(found)
+    for title, (titles, lines) in tables.items():
         if lines:
             grid = Table(*titles, title=title, title_justify="left", title_style="bold")
             for line in lines:

@@ -15,8 +15,8 @@ from thermocline.reproduce.verdict import ABSENT, RULE, WORDS, Finding
 HEADS = ("quantity", "claim", "published", "ours", "difference", "seeds", "verdict")
 KINDS = ("published numbers", "directions or bounds claimed", "derived or closed form")
 DIFFERS = (
-    'The papers\' "low logit norm" is a temperature here: T = 100, 500 on runes, and 10 in controls/strong-baseline. Their own value'
-    " is not known.",
+    'The papers\' "low logit norm" is a temperature here: T = 100, 500 on runes, and 10 in controls/strong-baseline. Their own'
+    " value is not known.",
     "Rank is counted on the covariance, at 1e-3 of its largest eigenvalue: the convention of [masarczyk2023tunnel]. The paper's"
     " is not known: on CIFAR-100 / ResNet-18 at T = 1 it prints 99, and ours is 82. Singular values of the logits themselves"
     " give 99 at 1e-2 or 1e-3 of the largest, and at T = 100 they give 99 too (controls/rank-threshold). Differences are judged"

@@ -7,8 +7,8 @@ from thermocline.spec import Data, Net, Run, Train, grid
 RESNET = Train(
     epochs=164, batch=128, lr=0.1, weight_decay=1e-4, schedule="step", precision="bfloat16", compile=True, snapshots=4
 )  # fmt: skip
-RESNET34 = replace(RESNET, snapshots=2)  # looked at less often: 34 layers take long to measure
-VGG = replace(RESNET34, epochs=160)
+RESNET34 = replace(RESNET, snapshots=1)  # before and after training: 34 layers take long to measure
+VGG = replace(RESNET, epochs=160, snapshots=2)
 MLP = Train(epochs=500, batch=128, lr=0.05, momentum=0.0, schedule="constant", precision="bfloat16")
 IMAGENET = Train(
     epochs=90, batch=256, lr=0.1, weight_decay=1e-4, schedule="step", milestones=(1 / 3, 2 / 3), augment="crop+flip",

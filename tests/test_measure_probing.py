@@ -6,7 +6,7 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.preprocessing import StandardScaler
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from thermocline import measure, nets, probes
+from thermocline import measure, nets, probes, record
 from thermocline.measure import collect, probing
 from thermocline.measure.collect import Spread
 from thermocline.record import Row
@@ -43,6 +43,15 @@ def rows_of(train=TRAIN, test=TEST, net: str = "resnet8", **options) -> list[Row
 
 def accuracies(rows: list[Row]) -> list[float]:
     return [row.value for row in rows if row.measure == "probe_accuracy"]
+
+
+def test_rows_of_probes_say_what_guessing_gets_and_of_how_many() -> None:
+    """However the set is cut: the most frequent class of 60 is 30 of them, in no batch of 7 the last label seen."""
+    labels = torch.tensor([0] * 15 + [2] * 30 + [1] * 10 + [3] * 5)
+    for test in ((TEST[0], labels), DataLoader(TensorDataset(TEST[0], labels), 7)):
+        rows = [row for row in rows_of(test=test, measures=("probe_accuracy",)) if row.measure == "probe_accuracy"]
+        assert {record.parameters(row.params)["guessing"] for row in rows} == {"0.5"}
+        assert {record.parameters(row.params)["tested"] for row in rows} == {"60"}
 
 
 def test_spread_is_bounded_and_does_not_depend_on_how_the_stream_is_cut() -> None:
@@ -107,7 +116,7 @@ def test_a_weak_penalty_reads_what_varies_little_and_is_scikit_learns(gen: torch
         "probes": ("ridge", "ridge-weak"),
     }
     rows = measure.measure(net, *splits, {}, temperature=1.0, **options)
-    found = {row.params: row.value for row in rows if row.layer == "first"}
+    found = {row.params.partition(",guessing")[0]: row.value for row in rows if row.layer == "first"}
     (x, labels), (unseen, truth) = ((images.flatten(1) * small, labels) for images, labels in splits)
     for penalty, kind in ((1e-3, "ridge"), (1e-8, "ridge-weak")):
         mean = float(x.double().var(0, correction=0).mean()) * len(x)

@@ -229,6 +229,48 @@ def test_a_best_layer_that_differs_by_seed_is_said_and_never_the_last(tmp_path, 
         )
 
 
+def read(name: str, best: float, *, guessing: float = 0.1, tested: int = 900) -> list[Row]:
+    """Probes of a set, the first layer's the best, and what follows from them; guessing may get 13 % with luck."""
+    rows = probed(f"{name}/test" if name else "test", [best, *[0.1] * 7])
+    rows = [row._replace(params=f"{row.params},guessing={guessing},tested={tested}") for row in rows]
+    whole = Row(f"{name}/test", "", 0, "", "ood_drop", "", 1 - 0.1 / best)
+    return [*rows, whole if name else Row("test", "", 0, "", "effective_depth", "threshold=0.99", 0.125)]
+
+
+def test_nothing_is_made_of_probes_at_chance(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "MAKERS", ())
+    options = {"ood": ("digits",), "without_final": ("probe_accuracy", "ood_drop", "effective_depth")}
+    for place, best in (("chance", 0.129), ("luck", 0.131)):
+        rows = [*read("digits", best), *read("", best)]
+        write(tmp_path / place / "cold", **COLD, **options, more=rows)
+        write(tmp_path / place / "hot", **HOT, **options, more=rows)
+    spoken = ("of their best accuracy", "probe accuracy lost", "take features from layer 1", "effective depth is 0.12")
+    control = everywhere(tmp_path / "luck")["terminal"]
+    assert all(words in control for words in spoken)
+    for kind, text in everywhere(tmp_path / "chance").items():
+        assert not [words for words in spoken if words in text.replace("\u00a0", " ")], kind
+    assert [one.sentence for one in advice.given(cases(summarise(tmp_path / "chance"))[0]) if one.word == "Nothing read"][
+        :2
+    ] == [
+        "Probes of digits get at most 12.9 % of 900 test images right, where guessing gets 10.0 %, and 13.0 % with luck: they"
+        " learned nothing of it, so no OOD drop is given.",
+        "Probes of its own data get at most 12.9 % of 900 test images right, where guessing gets 10.0 %, and 13.0 % with luck:"
+        " they learned nothing of it, so no effective depth is given.",
+    ]
+    assert summarise(tmp_path / "chance")[0].ood_drop == {"digits": pytest.approx(1 - 0.1 / 0.129)}, "what was measured stays"
+
+
+def test_probes_at_chance_in_one_seed_leave_the_set_out(tmp_path):
+    options = {"ood": ("digits",), "without_final": ("probe_accuracy", "ood_drop")}
+    for seed, best in enumerate((0.8, 0.12)):
+        write(tmp_path / str(seed), **COLD, **options, seed=seed, more=read("digits", best))
+    found = advised(tmp_path)
+    assert found["Nothing read"].startswith("In 1 of 2 runs probes of digits get at most 12.0 % of 900 test images right")
+    assert "Take earlier features" not in found
+    (case,) = cases(summarise(tmp_path))
+    assert "OOD drop" not in {line.part for line in table.lines(case)}
+
+
 def test_differences_are_flagged_only_outside_noise(tmp_path, monkeypatch):
     for seed, (cold, hot) in enumerate([(0.10, 0.30), (0.12, 0.31), (0.11, 0.33)]):
         write(tmp_path / f"cold{seed}", **{**COLD, "drop": cold}, seed=seed)

@@ -40,7 +40,7 @@ def test_golden_run(tmp_path: Path) -> None:
         ("train", "layers.1", "stable_rank", ""): 1.9616819,
         ("train", "layers.2", "entropy_rank", ""): 12.251476,
         ("train", "head", "solution_rank", "of=covariance,rtol=0.001"): 10.0,
-        ("test", "layers.1", "probe_accuracy", "probe=ridge,penalty=0.001"): 0.89,
+        ("test", "layers.1", "probe_accuracy", "probe=ridge,penalty=0.001,guessing=0.1,tested=100"): 0.89,
         ("test", "", "effective_depth", "probe=ridge,penalty=0.001,threshold=0.99"): 0.25,
         ("digits/test", "", "ood_drop", "probe=ridge,penalty=0.001"): 0.25377644,
         ("runes:1/test", "head", "auroc", "detector=neco,dim=0.9"): 0.73960333,

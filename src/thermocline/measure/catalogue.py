@@ -261,7 +261,7 @@ def probe_accuracy(seen: Seen) -> Iterator[Row]:
     for split in ("test", *(f"{name}/test" for name in seen.ood)):
         for readout, value in seen.probe_accuracy.get(split, {}).items():
             place = (readout.tap.path, readout.depth, readout.tap.label)
-            yield Row(split, *place, "probe_accuracy", readout.params, value)
+            yield Row(split, *place, "probe_accuracy", f"{readout.params},{seen.guessing[split]}", value)
 
 
 def effective_depth(seen: Seen) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from thermocline import detect, geometry
 from thermocline.measure import calibrating, collect, detecting, probing, source
@@ -19,7 +20,7 @@ from thermocline.measure.subject import Subject, evaluating
 from thermocline.moments import ClassMoments, grouped
 from thermocline.nets import Tap
 from thermocline.probes import Probe
-from thermocline.record import Row
+from thermocline.record import Row, params
 from thermocline.spec import InputError
 
 
@@ -47,6 +48,7 @@ class Seen:
     formats: dict[Tap, torch.dtype] = field(default_factory=dict)
     again: Again = field(default_factory=Again)
     probe_accuracy: dict[str, dict[Readout, float]] = field(default_factory=dict)
+    guessing: dict[str, str] = field(default_factory=dict)
     scores: dict[str, collect.Scores] = field(default_factory=dict)
     unseen: dict[str, collect.TestFeatures] = field(default_factory=dict)
     _spectra: dict[Tap, Tensor] = field(default_factory=dict)
@@ -102,11 +104,28 @@ def _last(subject: Subject) -> collect.LastFeatures:
 
 
 class Tally(NamedTuple):
-    """What every pass leaves behind."""
+    """What every pass leaves behind: how many samples each label has."""
 
-    samples: int
-    classes: int  # one more than the largest label
-    single: bool  # whether all labels are the same
+    counts: Tensor
+
+    @property
+    def samples(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def classes(self) -> int:
+        """One more than the largest label."""
+        return len(self.counts)
+
+    @property
+    def single(self) -> bool:
+        """Whether all labels are the same."""
+        return int((self.counts > 0).sum()) == 1
+
+    @property
+    def guessing(self) -> float:
+        """The share of samples that always naming the most frequent class gets right."""
+        return float(self.counts.max()) / self.samples
 
 
 Pairs = Mapping[str, tuple[Any, Any]]
@@ -145,8 +164,8 @@ def look(subject: Subject, train: Any, test: Any, ood: Pairs, needs: frozenset[s
 def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Collector], *, labelled: bool = True) -> Tally:
     """Show every sample to the net once."""
     taps = dict.fromkeys(tap for collector in collectors for tap in collector.taps)
-    finite, classes, lowest, team = collect.Finite(), 0, torch.tensor(torch.iinfo(torch.int64).max), subject.team
-    start = first = subject.share(data).start
+    finite, counts, team = collect.Finite(), torch.zeros(0, dtype=torch.float64), subject.team
+    start = subject.share(data).start
     for arguments, labels in subject.show(split, data, labelled=labelled):
         with capture(subject.net, taps) as at:
             logits = subject.run(arguments)
@@ -154,17 +173,20 @@ def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Colle
         finite.add(batch)
         for collector in collectors:
             collector.add(batch)
-        start, classes = start + len(labels), max(classes, batch.groups.classes)
-        lowest = torch.minimum(lowest.to(labels.device), labels.min())
+        start += len(labels)
+        classes = max(len(counts), batch.groups.classes)
+        counts = _widened(counts.to(labels.device), classes) + _widened(batch.groups.counts, classes)
     finite.check(team, split)
     if team.size == 1:
-        return Tally(start, classes, int(lowest) == classes - 1)
-    tallies = team.gather(torch.tensor([[start - first, classes, int(lowest)]], device=lowest.device))
-    classes = int(tallies[:, 1].max())
-    tally = Tally(int(tallies[:, 0].sum()), classes, int(tallies[:, 2].min()) == classes - 1)
+        return Tally(counts)
+    classes = int(team.gather(torch.tensor([len(counts)], device=counts.device)).max())
     for collector in collectors:
-        collector.join(team, tally.classes)
-    return tally
+        collector.join(team, classes)
+    return Tally(team.sum(_widened(counts, classes)))
+
+
+def _widened(counts: Tensor, classes: int) -> Tensor:
+    return functional.pad(counts, (0, classes - len(counts)))
 
 
 class _Kit:
@@ -225,7 +247,9 @@ def _test(
     scores = collect.Scores(subject.taps[-1], detectors)
     unseen = collect.TestFeatures(subject.taps[-1], limit=collect.KEPT if split == "test" else collect.ORACLE)
     wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs, unseen: "unseen" in needs}
-    run_pass(subject, split, data, [collector for collector, want in wanted.items() if want], labelled=labelled)
+    tally = run_pass(subject, split, data, [collector for collector, want in wanted.items() if want], labelled=labelled)
     seen.outputs[split], seen.probe_accuracy[split], seen.scores[split] = outputs, readings.accuracy, scores
+    if fitted:
+        seen.guessing[split] = params(guessing=tally.guessing, tested=tally.samples)
     if "unseen" in needs:
         seen.unseen[split] = unseen

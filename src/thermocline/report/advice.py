@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from thermocline.report.facts import Case, Group, Summary
+from thermocline.report.facts import Case, Group, Summary, lucky
 
 SMALL = 0.05
 """The OOD drop below which the last layer is taken to be as good as any."""
@@ -34,7 +34,7 @@ def given(case: Case) -> list[Advice]:
     """
     found = []
     for group in case.groups:
-        makers = (_depth, _transfer, _rank, _detection) if group.learned else (_unlearned,)
+        makers = (_depth, _transfer, _unread, _rank, _detection) if group.learned else (_unlearned,)
         found += [Advice(group.label, *one) for make in makers if group.finished for one in make(group)]
     return found
 
@@ -117,6 +117,19 @@ def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
         before = f", {_percent(early.mean)} by the one before" if early else ""
         take = f"take features from layer {layer}{_name(group, name, layer)}{best}, where they reach {_percent(means[layer])}"
         yield "warn", "Take earlier features", f"{said}{before}: {take} {CHOSEN}."
+
+
+def _unread(group: Group) -> Iterator[tuple[str, str, str]]:
+    """Of probes that are at chance themselves, that they are; by the rule of `Summary.unread`."""
+    for name in dict.fromkeys(name for one in group.members for name in one.unread):
+        idle = [one for one in group.members if name in one.unread]
+        best = max(right for one in idle for _, _, right in one.probes[name])
+        share, count = guess = idle[0].guesses[name]
+        data, lost = ("its own data", "effective depth") if name == "test" else (name, "OOD drop")
+        who = "Probes" if len(idle) == len(group.members) else f"In {len(idle)} of {len(group.members)} runs probes"
+        luck = f"guessing gets {_percent(share, 1)}, and {_percent(lucky(*guess), 1)} with luck"
+        right = f"get at most {_percent(best, 1)} of {count} test images right, where {luck}"
+        yield "warn", "Nothing read", f"{who} of {data} {right}: they learned nothing of it, so no {lost} is given."
 
 
 def _rank(group: Group) -> Iterator[tuple[str, str, str]]:

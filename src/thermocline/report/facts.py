@@ -6,7 +6,7 @@ import functools
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ _STUDENT = (
 )  # fmt: skip
 
 LEARNED = 3  # times what guessing gets right
+LUCK = 3  # standard deviations by which guessing may do better than it should
 
 _COLUMNS = ["step", "split", "layer", "depth", "params", "value"]
 
@@ -66,6 +67,7 @@ class Summary:
     overconfidence: float | None
     softening: float | None
     guessing: float | None  # what always naming the most frequent class gets right; where that was not recorded, 1 / classes
+    guesses: dict[str, tuple[float, int]]  # the same of the sets that probes read, and of how many samples, where recorded
 
     @functools.cached_property
     def known(self) -> list[str]:
@@ -76,6 +78,15 @@ class Summary:
     def learned(self) -> bool:
         """Whether there is something to judge; where accuracy or the number of classes is not known, it is taken to be so."""
         return self.train_accuracy is None or self.guessing is None or learned(self.train_accuracy, guessing=self.guessing)
+
+    @property
+    def unread(self) -> list[str]:
+        """The sets that probes learned nothing of: what they get right at the best layer may be guessing, and luck.
+
+        What is then lost by the last layer, or first found at one, is noise.
+        """
+        best = {name: max(right for _, _, right in self.probes[name]) for name in self.guesses}
+        return [name for name, guess in self.guesses.items() if best[name] <= lucky(*guess)]
 
 
 @dataclass(frozen=True)
@@ -153,6 +164,15 @@ def learned(accuracy: float, *, guessing: float) -> bool:
     [False, True]
     """
     return accuracy >= min(LEARNED * guessing, guessing + (1 - guessing) / 4)
+
+
+def lucky(share: float, count: int) -> float:
+    """What guessing that should get this share of so many samples may get right: three standard deviations more.
+
+    >>> lucky(0.1, 900)
+    0.13
+    """
+    return share + LUCK * math.sqrt(share * (1 - share) / count)
 
 
 def summary(runs: Paths | Iterable[Loaded]) -> list[Summary]:
@@ -265,7 +285,7 @@ def _summary(run: Loaded) -> Summary:
         solution_entropy_rank=_value(run, "entropy_rank", split="train", depth=layers),
         solution_stable_rank=_value(run, "stable_rank", split="train", depth=layers),
         effective_depth=_value(run, "effective_depth"),
-        probes=_probes(run),
+        probes=_probes(run), guesses=_guesses(run),
         ood_drop={_set(row): row["value"] for row in points(run, "ood_drop", last=True)},
         auroc=_detection(run, "auroc"), auroc_interval=_intervals(run), fpr=_detection(run, "fpr"),
         logit_norm=_value(run, "logit_norm", split="train"),
@@ -288,6 +308,11 @@ def _probes(run: Loaded) -> dict[str, list[tuple[int, str, float]]]:
     for row in points(run, "probe_accuracy", last=True):
         found.setdefault(_set(row), []).append((row["depth"], row["layer"], row["value"]))
     return {name: sorted(layers) for name, layers in found.items()}
+
+
+def _guesses(run: Loaded) -> dict[str, tuple[float, int]]:
+    rows = [(_set(row), parameters(row["params"])) for row in points(run, "probe_accuracy", last=True)]
+    return {name: (float(given["guessing"]), int(given["tested"])) for name, given in rows if "guessing" in given}
 
 
 def _detection(run: Loaded, measure: str, **counted_by: str) -> dict[tuple[str, str], float]:
@@ -348,5 +373,18 @@ def _groups(members: Sequence[Summary]) -> tuple[Group, ...]:
     groups = []
     for temperature in sorted({one.temperature for one in members}):
         alike = [one for one in members if one.temperature == temperature]
-        groups.append(Group(temperature, tuple([one for one in alike if one.finished] or alike)))
+        groups.append(Group(temperature, _without_noise([one for one in alike if one.finished] or alike)))
     return tuple(groups)
+
+
+def _without_noise(members: Sequence[Summary]) -> tuple[Summary, ...]:
+    """Without what probes say of sets of which those of some seed learned nothing."""
+    unread = {name for one in members for name in one.unread}
+    return tuple(
+        replace(
+            one,
+            ood_drop={name: drop for name, drop in one.ood_drop.items() if name not in unread},
+            effective_depth=None if "test" in unread else one.effective_depth,
+        )
+        for one in members
+    )

@@ -295,7 +295,8 @@ def test_a_run_that_was_only_observed_anew_counts_once(tmp_path):
 @pytest.mark.parametrize(
     ("lacking", "words"),
     [
-        ({"without": ("ood_drop",)}, "has no rows of ood_drop"),
+        ({"without": ("ood_drop",)}, f"cannot weigh svhn: {relation.NO_DROP}"),
+        ({"without": ("auroc",)}, "has no rows of auroc"),
         ({"without": ("auroc", "ood_drop")}, "has no rows of ood_drop or auroc"),
         ({"finish": False}, "is unfinished"),
         ({"classes": 20, "right": 0.06}, "has not learned (training accuracy 6.0%)"),
@@ -323,8 +324,37 @@ def test_sets_of_two_kinds_do_not_meet(tmp_path):
             0, [Row("a/test", "", 0, "", "ood_drop", "", 0.2), Row("b/test", "", 0, "", "auroc", "detector=neco", 0.7)]
         )
         opened.finish([0])
-    with pytest.warns(UserWarning, match="ood_drop and auroc of different sets"), pytest.raises(InputError, match="none of 1"):
+    with pytest.warns(UserWarning, match="cannot weigh b: it has no ood_drop"), pytest.raises(InputError, match="none of 1"):
         found(tmp_path)
+
+
+def write_sets(path: Path, **right: float | None) -> None:
+    """Sets by what probes get right of them, guessing 10 % and 13 % with luck; None: detectors alone were shown the set."""
+    rows = [Row(f"{ood}/test", "", 0, "", "auroc", "detector=neco", 0.7) for ood in right]
+    for ood, share in right.items():
+        if share is not None:
+            rows.append(Row(f"{ood}/test", "head", 1, "", "probe_accuracy", "probe=ridge,guessing=0.1,tested=900", share))
+            rows.append(Row(f"{ood}/test", "", 0, "", "ood_drop", "probe=ridge", 0.2))
+    with record.open_run(path, Run()) as opened:
+        opened.append(0, rows)
+        opened.finish([0])
+
+
+@pytest.mark.parametrize(("right", "why"), [(0.12, "probes learned nothing of it"), (None, relation.NO_DROP)])
+def test_a_set_that_cannot_be_weighed_is_named_and_left_out(tmp_path, right, why):
+    write_sets(tmp_path / "both", photos=right, digits=0.9)
+    with pytest.warns(UserWarning, match=f"^photos is left out of both: {why}$"):
+        some = found(tmp_path)
+    assert [point.ood for point in some.points] == ["digits"]
+    assert some.left_out == (f"photos is left out of both: {why}",)
+    with pytest.raises(InputError, match=f"^photos is left out of both: {why}$"):
+        some.only(ood="photos")
+    write_sets(tmp_path / "none", photos=right)
+    with (
+        pytest.warns(UserWarning, match=f"^none is left out: it cannot weigh photos: {why}$"),
+        pytest.raises(InputError, match="none of 1 runs .* a set with training images and labels; thermocline report shows"),
+    ):
+        found(tmp_path / "none")
 
 
 def test_neco_is_shown_and_the_others_are_listed(tmp_path):

@@ -19,6 +19,8 @@ from thermocline.spec import InputError, unknown
 DETECTOR = "neco"
 """What is shown where no detector is asked for: the one that temperature is said to help."""
 
+NO_DROP = "it has no ood_drop, for which probes need its training images and labels"
+
 # How weights start is a temperature by another name, so nets that differ here are compared with each other.
 _STARTS = {"net.init", "net.init_scale", "net.head_init_scale", "net.logit_norm_init"}
 
@@ -125,6 +127,8 @@ class Tradeoff:
         kept = self.relations
         for what, word in (("detector", detector), ("ood", ood)):
             if word and word not in (known := list(dict.fromkeys(getattr(one, what) for one in self.relations))):
+                if said := [line for line in self.left_out if line.startswith(f"{word} is left out")]:
+                    raise InputError(said[0])
                 raise unknown({"detector": "detector", "ood": "OOD set"}[what], word, known)
             kept = tuple(one for one in kept if word in ("", getattr(one, what)))
         if not kept:
@@ -139,8 +143,8 @@ def tradeoff(runs: Paths | Iterable[Loaded]) -> Tradeoff:
 
     Both are of the last step, rho by the first probe. Settings are correlated, by their means over seeds, within one net, data
     set and probe: between them, both numbers move for other reasons. Means over seeds have the intervals of `report`, cut to
-    [0, 1]: Student's t from three seeds on, the range of two, none of one. A run without the numbers is left out with a
-    warning.
+    [0, 1]: Student's t from three seeds on, the range of two, none of one. A run without the numbers, and a set
+    that lacks one of them in a run, is left out with a warning.
     """
     summaries, left_out = _usable(facts.summary(runs))
     subjects = _subjects(summaries)
@@ -154,18 +158,17 @@ def tradeoff(runs: Paths | Iterable[Loaded]) -> Tradeoff:
 
 
 def _usable(summaries: Sequence[Summary]) -> tuple[list[Summary], list[str]]:
-    """The runs that have both numbers of one set at least, and a line on every other."""
-    used, left_out = [], []
-    for one in summaries:
-        if lacking := _lacking(one):
-            left_out.append(f"{one.name} is left out: it {lacking}")
-            warnings.warn(left_out[-1], stacklevel=3)
-        else:
-            used.append(one)
+    """The runs that have both numbers of one set at least, and a line on every other run and on every other set of theirs."""
+    lacking = [_lacking(one) for one in summaries]
+    used = [one for one, why in zip(summaries, lacking) if not why]
+    left_out = [f"{one.name} is left out: it {why}" for one, why in zip(summaries, lacking) if why]
+    left_out += _sets_left_out(used)
+    for line in left_out:
+        warnings.warn(line, stacklevel=3)
     if not used:
         raise InputError(
-            f"none of {len(summaries)} runs learned and has both ood_drop and auroc: train to the end with --ood NAME and"
-            " measures=all, or scan with --ood NAME"
+            f"none of {len(summaries)} runs learned and has both ood_drop and auroc of one set: train to the end, or scan, with"
+            " measures=all and --ood NAME, a set with training images and labels; thermocline report shows what there is"
         )
     return used, left_out
 
@@ -175,9 +178,27 @@ def _lacking(one: Summary) -> str:
         return "is unfinished"
     if not one.learned:
         return f"has not learned (training accuracy {one.train_accuracy:.1%})"
-    if missing := [name for name, rows in (("ood_drop", one.ood_drop), ("auroc", one.auroc)) if not rows]:
-        return f"has no rows of {' or '.join(missing)}"
-    return "" if any(ood in one.ood_drop for ood, _ in one.auroc) else "has ood_drop and auroc of different sets"
+    if not (sets := _sets(one)):
+        return f"has no rows of {'auroc' if one.ood_drop else 'ood_drop or auroc'}"
+    return f"cannot weigh {'; nor '.join(f'{ood}: {why}' for ood, why in sets.items())}" if all(sets.values()) else ""
+
+
+def _sets(one: Summary) -> dict[str, str]:
+    """The sets that detectors were shown, and why one cannot be weighed, if so."""
+    found = {}
+    for ood, _ in one.auroc:
+        unread = "probes learned nothing of it" if ood in one.unread else ""
+        found[ood] = unread if ood in one.ood_drop else NO_DROP
+    return found
+
+
+def _sets_left_out(used: Sequence[Summary]) -> list[str]:
+    runs: dict[tuple[str, str], list[str]] = {}
+    for one in used:
+        for ood, why in _sets(one).items():
+            if why:
+                runs.setdefault((ood, why), []).append(one.name)
+    return [f"{ood} is left out of {', '.join(names)}: {why}" for (ood, why), names in runs.items()]
 
 
 def _subject_paths(one: Summary) -> list[str]:
@@ -197,10 +218,11 @@ def _subjects(summaries: Sequence[Summary]) -> list[list[Summary]]:
 def _points(members: Sequence[Summary], subject: str) -> Iterator[Point]:
     seen = set()
     for one, label in zip(members, _labels(members)):
+        lost = _sets(one)
         for (ood, detector), auroc in one.auroc.items():
             # A run that was only observed anew, with another list of measures say, is no second one.
             place = (label, one.seed, ood, detector)
-            if ood in one.ood_drop and place not in seen:
+            if not lost[ood] and place not in seen:
                 seen.add(place)
                 transfer = 1 - one.ood_drop[ood]
                 yield Point(one.name, subject, label, one.temperature, one.seed, ood, detector, transfer, auroc)

@@ -31,9 +31,10 @@ from report_cases import (
 
 from thermocline import record, report
 from thermocline.record import Row
-from thermocline.report import table
+from thermocline.report import figures, table
 from thermocline.report.curves import reliability
-from thermocline.report.facts import cases, estimate
+from thermocline.report.estimates import estimate
+from thermocline.report.facts import cases
 from thermocline.spec import InputError
 
 browser = pytest.fixture(chromium, scope="module")
@@ -77,6 +78,26 @@ def test_intervals_are_those_of_student():
     assert estimate([1.0, 3.0]).kind == "range of 2 seeds"
 
 
+def test_intervals_end_where_their_numbers_do(tmp_path, monkeypatch):
+    """A drop of 0 to 0.3 over three seeds, an AUROC up to 1, a rank of 1 to 12: Student's intervals reach beyond all three."""
+    assert (estimate([0.0, 0.0, 0.3], of="ood_drop").low, estimate([0.0, 0.0, 0.3]).low < 0) == (0, True)
+    assert [estimate([1.0, 1.9, 1.9], of=of).high for of in ("auroc", "brier")] == [1, 2]
+    assert estimate([1.0, 2.0, 12.0], of="solution_rank").low == 0
+    assert [estimate(values, of="auroc").cut for values in ([0.6, 0.7, 0.8], [0.6, 0.8, 1.0])] == [False, True]
+    for seed, (drop, neco) in enumerate(((0.0, 1.0), (0.01, 0.99), (0.3, 0.6))):
+        write(tmp_path / str(seed), **{**COLD, "drop": drop, "neco": neco}, seed=seed)
+    (case,) = cases(summarise(tmp_path))
+    intervals = {(line.part, line.label): line.cells[0].interval for line in table.lines(case)}
+    assert intervals["OOD drop", "digits"].startswith("0.00 to ")
+    assert intervals["Detection: AUROC", "runes:1, neco"].endswith(" to 1.000")
+    found = judged(tmp_path)
+    assert found["OOD drop, digits"].sentence.endswith("In brackets: 95 % t-interval, 3 seeds, cut to possible values.")
+    assert found["Solution rank"].sentence.endswith("In brackets: 95 % t-interval, 3 seeds.")
+    monkeypatch.setattr(figures, "MAKERS", ())
+    made = report.render(tmp_path, tmp_path / "page.html").read_text()
+    assert "95 % t-interval, 3 seeds; cut to possible values" in made.replace("\u00a0", " ")
+
+
 def test_an_arm_at_one_temperature_is_a_case_of_its_own(tmp_path):
     for decay in (0.0, 1e-4):
         write_pair(tmp_path / f"{decay:g}", train={"weight_decay": decay})
@@ -118,7 +139,7 @@ def test_overlapping_seeds_do_not_settle_it(tmp_path):
         write(tmp_path / f"hot{seed}", **{**HOT, "drop": hot}, seed=seed)
     found = judged(tmp_path)
     assert found["OOD drop, digits"].status == "unclear"
-    assert "In brackets: 95 % t-interval, 3 seeds." in found["OOD drop, digits"].sentence
+    assert "In brackets: 95 % t-interval, 3 seeds, cut to possible values." in found["OOD drop, digits"].sentence
     assert found["Solution rank"].status == "present"
 
 

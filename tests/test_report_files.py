@@ -27,7 +27,8 @@ from report_cases import COLD, HOT, chromium, summarise, trust_rows, write, writ
 from thermocline import record, report
 from thermocline.record import Row
 from thermocline.report import advice, figures, page, table, watching
-from thermocline.report.facts import Estimate, cases
+from thermocline.report.estimates import Estimate
+from thermocline.report.facts import cases
 from thermocline.spec import InputError
 
 browser = pytest.fixture(chromium, scope="module")

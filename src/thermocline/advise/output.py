@@ -12,7 +12,7 @@ import pyarrow as pa
 from thermocline.advise.association import LEAST
 from thermocline.advise.relation import Relation, Tradeoff
 from thermocline.report import page, theme, view
-from thermocline.report.facts import Estimate
+from thermocline.report.estimates import Estimate
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:

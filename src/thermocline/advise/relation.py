@@ -13,7 +13,8 @@ from thermocline.advise.association import LEAST, Correlation, pearson, spearman
 from thermocline.record import Loaded, Paths
 from thermocline.report import facts
 from thermocline.report.curves import pareto_front
-from thermocline.report.facts import Estimate, Summary
+from thermocline.report.estimates import Estimate, estimate
+from thermocline.report.facts import Summary
 from thermocline.spec import InputError, unknown
 
 DETECTOR = "neco"
@@ -239,7 +240,7 @@ def _relation(points: Sequence[Point]) -> Relation:
     alike: dict[str, list[Point]] = {}
     for point in points:
         alike.setdefault(point.setting, []).append(point)
-    means = {label: (_mean(some, "transfer"), _mean(some, "auroc")) for label, some in alike.items()}
+    means = {label: _means(some) for label, some in alike.items()}
     # Rounded: means of one number over 3 and over 4 seeds differ in the last bit, which is neither a rank nor a slope.
     pairs = [(round(transfer.mean, 12), round(auroc.mean, 12)) for transfer, auroc in means.values()]
     front = pareto_front(pairs)
@@ -249,11 +250,13 @@ def _relation(points: Sequence[Point]) -> Relation:
     return Relation(*place, tuple(points), tuple(settings), pearson(transfer, auroc), spearman(transfer, auroc))
 
 
-def _mean(points: Sequence[Point], column: str) -> Estimate:
-    """The mean over seeds of a number that lies in [0, 1], where its interval is then cut to."""
-    found = facts.estimate(getattr(point, column) for point in points)
-    assert found
-    return dataclasses.replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+def _means(points: Sequence[Point]) -> tuple[Estimate, Estimate]:
+    """Transfer and AUROC over seeds; what is kept lies where what is lost does."""
+    transfer = estimate((point.transfer for point in points), of="ood_drop")
+    auroc = estimate((point.auroc for point in points), of="auroc")
+    assert transfer
+    assert auroc
+    return transfer, auroc
 
 
 def _spelled(detector: str) -> str:

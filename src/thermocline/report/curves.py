@@ -148,7 +148,7 @@ def traded(case: Case, name: str) -> list[Point]:
     pick: Callable[[facts.Summary], float | None] = lambda one: one.auroc.get((name, "neco"))  # noqa: E731
     found = []
     for group in case.groups:
-        drop, auroc = group.estimate(lambda one: one.ood_drop.get(name)), group.estimate(pick)
+        drop, auroc = group.estimate(lambda one: one.ood_drop.get(name), of="ood_drop"), group.estimate(pick, of="auroc")
         if drop is None or auroc is None or not group.judged:
             continue
         ends = {"x_low": 1 - drop.high, "x_high": 1 - drop.low, "low": auroc.low, "high": auroc.high}

@@ -1,10 +1,9 @@
-"""Rows -> plain facts: one summary a run, one estimate over seeds. Standard library and pyarrow only."""
+"""Rows -> plain facts: one summary a run, groups of them by temperature. Standard library and pyarrow only."""
 
 from __future__ import annotations
 
 import functools
 import math
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,15 +14,10 @@ import pyarrow.compute as pc
 from thermocline import spec as specs
 from thermocline.record import RANK, Loaded, Paths, as_runs, parameters
 from thermocline.report.apart import OBSERVING, told_apart
+from thermocline.report.estimates import Estimate, estimate
 
 HEADLINE = (str(RANK["of"]), float(RANK["rtol"]))
 """The `of` and `rtol` of the rank that is put first [masarczyk2023tunnel]; the others are a sensitivity check."""
-
-# Student's t at 97.5 % for 1, 2, 3, ... degrees of freedom; beyond the table its last entry errs on the wide side.
-_STUDENT = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
 
 LEARNED = 3  # times what guessing gets right
 LUCK = 3  # standard deviations by which guessing may do better than it should
@@ -90,20 +84,6 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds with what is known of its spread: nothing (1), the range (2), a 95 % t-interval (3 or more)."""
-
-    mean: float
-    low: float
-    high: float
-    count: int
-
-    @property
-    def kind(self) -> str:
-        return {1: "one seed", 2: "range of 2 seeds"}.get(self.count, f"95 % t-interval, {self.count} seeds")
-
-
-@dataclass(frozen=True)
 class Group:
     """Runs alike but for the seed: the finished ones or, while there are none, the unfinished."""
 
@@ -132,13 +112,13 @@ class Group:
     def seeds(self) -> int:
         return len({member.seed for member in self.members})
 
-    def estimate(self, pick: Callable[[Summary], float | None]) -> Estimate | None:
-        """Over seeds: runs of one seed that were only observed differently count once."""
+    def estimate(self, pick: Callable[[Summary], float | None], *, of: str = "") -> Estimate | None:
+        """Over seeds: runs of one seed that were only observed differently count once. `of`: which measure is picked."""
         values: dict[int, float] = {}
         for member in self.members:
             if (value := pick(member)) is not None:
                 values.setdefault(member.seed, value)
-        return estimate(values.values())
+        return estimate(values.values(), of=of)
 
     def first(self, pick: Callable[[Summary], Any]) -> Any:
         return next((value for member in self.members if (value := pick(member)) is not None), None)
@@ -180,22 +160,6 @@ def summary(runs: Paths | Iterable[Loaded]) -> list[Summary]:
     its name.
     """
     return [_summary(run) for run in told_apart(as_runs(runs))[0]]
-
-
-def estimate(values: Iterable[float]) -> Estimate | None:
-    """Mean and spread of one number over seeds.
-
-    >>> estimate([1.0, 3.0])
-    Estimate(mean=2.0, low=1.0, high=3.0, count=2)
-    """
-    values = list(values)
-    if not values:
-        return None
-    mean, count = statistics.fmean(values), len(values)
-    if count < 3:
-        return Estimate(mean, min(values), max(values), count)
-    half = _STUDENT[min(count - 1, len(_STUDENT)) - 1] * statistics.stdev(values) / math.sqrt(count)
-    return Estimate(mean, mean - half, mean + half, count)
 
 
 def points(run: Loaded, measure: str, *, last: bool = False) -> list[dict[str, Any]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from thermocline.report.facts import Case, Estimate, Group, Summary, cases
+from thermocline.report.estimates import Estimate
+from thermocline.report.facts import Case, Group, Summary, cases
 
 STATUS = {
     "present": "As predicted",
@@ -158,11 +159,12 @@ def _interval(claim: Claim, value: Estimate) -> str:
 
 def _brackets(*values: Estimate) -> str:
     kinds = dict.fromkeys(value.kind for value in values if value.count > 1)
-    return f" In brackets: {'; '.join(kinds)}." if kinds else ""
+    cut = ", cut to possible values" if any(value.cut for value in values) else ""
+    return f" In brackets: {'; '.join(kinds)}{cut}." if kinds else ""
 
 
 def _compare(claim: Claim, base: Group, group: Group) -> tuple[str, str]:
-    before, after = base.estimate(claim.pick), group.estimate(claim.pick)
+    before, after = (one.estimate(claim.pick, of=claim.measure) for one in (base, group))
     if before is None or after is None or not (base.judged and group.judged):
         return "", ""
     change = after.mean - before.mean
@@ -207,7 +209,7 @@ def _second_opinion(base: Group, group: Group, change: float) -> str:
 
 
 def _describe(claim: Claim, only: Group) -> tuple[str, str]:
-    value = only.estimate(claim.pick)
+    value = only.estimate(claim.pick, of=claim.measure)
     if value is None or not only.learned:
         return "", ""
     return (
@@ -218,7 +220,7 @@ def _describe(claim: Claim, only: Group) -> tuple[str, str]:
 
 def _calibration(group: Group) -> tuple[str, str]:
     """Whether confidence is accuracy [guo2017calibration], which way it is off, and what another temperature would do."""
-    error = group.estimate(lambda one: one.ece.get("training"))
+    error = group.estimate(lambda one: one.ece.get("training"), of="ece")
     if error is None or not group.learned:
         return "", ""
     fitted, softening = group.estimate(lambda one: one.ece.get("fitted")), group.estimate(lambda one: one.softening)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from thermocline.report.facts import Case, Estimate, Group, Summary
+from thermocline.report.estimates import Estimate
+from thermocline.report.facts import Case, Group, Summary
 
 DETECTORS = ("neco", "neco-maxlogit", "msp")
 """Those the table shows where a run has them: the one that temperature is said to help [benammar2024neco], and a baseline."""
@@ -38,14 +39,14 @@ class Line:
 def lines(case: Case) -> list[Line]:
     """Every number worth comparing; a measure that no run has is left out."""
     found = [
-        Line(part, label, measure, tuple(_cell(group, case.groups[0], pick, spell) for group in case.groups))
+        Line(part, label, measure, tuple(_cell(group, case.groups[0], measure, pick, spell) for group in case.groups))
         for part, label, measure, pick, spell in _wanted(case)
     ]
     return [line for line in found if any(cell.text for cell in line.cells)]
 
 
-def _cell(group: Group, first: Group, pick: Callable[[Summary], float | None], spell: Spell) -> Cell:
-    value, base = group.estimate(pick), first.estimate(pick)
+def _cell(group: Group, first: Group, measure: str, pick: Callable[[Summary], float | None], spell: Spell) -> Cell:
+    value, base = (one.estimate(pick, of=measure) for one in (group, first))
     if value is None:
         return Cell()
     interval = f"{spell(value.low)} to {spell(value.high)}" if value.count > 1 else ""

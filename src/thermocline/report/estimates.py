@@ -1,0 +1,58 @@
+"""Means over seeds, and how far they can be trusted. Standard library only."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# Student's t at 97.5 % for 1, 2, 3, ... degrees of freedom; beyond the table its last entry errs on the wide side.
+_STUDENT = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+# What a number can be; no mean of it, and so no interval, reaches beyond.
+_RANGES = dict.fromkeys(("accuracy", "effective_depth", "ood_drop", "auroc", "fpr", "ece"), (0.0, 1.0)) | {"brier": (0.0, 2.0)}
+_RANGES |= dict.fromkeys(
+    ("solution_rank", "entropy_rank", "stable_rank", "fitted_temperature", "logit_norm", "tempered_logit_norm"), (0.0, math.inf)
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with what is known of its spread: nothing (1), the range (2), a 95 % t-interval (3 or more).
+
+    `cut`: the interval reached beyond what the number can be, and ends there.
+    """
+
+    mean: float
+    low: float
+    high: float
+    count: int
+    cut: bool = False
+
+    @property
+    def kind(self) -> str:
+        return {1: "one seed", 2: "range of 2 seeds"}.get(self.count, f"95 % t-interval, {self.count} seeds")
+
+
+def estimate(values: Iterable[float], *, of: str = "") -> Estimate | None:
+    """Mean and spread of one number over seeds; `of`: which measure it is, so that the spread ends where the number does.
+
+    >>> estimate([1.0, 3.0])
+    Estimate(mean=2.0, low=1.0, high=3.0, count=2, cut=False)
+    >>> estimate([0.5, 1.0, 0.9], of="auroc").high
+    1.0
+    """
+    values = list(values)
+    if not values:
+        return None
+    mean, count = statistics.fmean(values), len(values)
+    if count < 3:
+        return Estimate(mean, min(values), max(values), count)
+    half = _STUDENT[min(count - 1, len(_STUDENT)) - 1] * statistics.stdev(values) / math.sqrt(count)
+    least, most = _RANGES.get(of, (-math.inf, math.inf))
+    cut = mean - half < least or mean + half > most
+    return Estimate(mean, max(mean - half, least), min(mean + half, most), count, cut)

@@ -55,10 +55,18 @@ def write(
     return path
 
 
-def sweep(folder: Path, slope: float, *, seeds: int = 3, noise: float = 0.01, **more: Any) -> Path:
+def sweep(
+    folder: Path,
+    slope: float,
+    *,
+    seeds: int = 3,
+    noise: float = 0.01,
+    temperatures: tuple[int, ...] = (1, 10, 100, 1000),
+    **more: Any,
+) -> Path:
     """Three seeds at four temperatures: rho rises with temperature, and the AUROC by `slope` of that."""
     generator = np.random.default_rng(0)
-    for place, temperature in enumerate((1, 10, 100, 1000)):
+    for place, temperature in enumerate(temperatures):
         for seed in range(seeds):
             rho = 0.2 + 0.1 * place + noise * generator.standard_normal()
             auroc = 0.7 + slope * (rho - 0.35) + noise * generator.standard_normal()
@@ -340,7 +348,7 @@ def write_sets(path: Path, **right: float | None) -> None:
         opened.finish([0])
 
 
-@pytest.mark.parametrize(("right", "why"), [(0.12, "probes learned nothing of it"), (None, relation.NO_DROP)])
+@pytest.mark.parametrize(("right", "why"), [(0.12, "its probes do no better than guessing"), (None, relation.NO_DROP)])
 def test_a_set_that_cannot_be_weighed_is_named_and_left_out(tmp_path, right, why):
     write_sets(tmp_path / "both", photos=right, digits=0.9)
     with pytest.warns(UserWarning, match=f"^photos is left out of both: {why}$"):
@@ -365,6 +373,9 @@ def test_neco_is_shown_and_the_others_are_listed(tmp_path):
     assert "mlp on runes: svhn, neco" in text
     assert "mlp on runes: every detector" in text
     assert f"│ neco dim=50 │ {some.relations[2].pearson} │" in text
+    few = found(sweep(tmp_path / "few", 0.5, temperatures=(1, 10), detectors=("msp", "neco,dim=0.9")))
+    assert "every detector" not in printed(few), "there is no correlation to list"
+    assert "Every detector" not in advise.save(few, tmp_path / "few.html").read_text()
     only = some.only(detector="msp")
     assert "every detector" not in printed(only)
     assert "msp detection on svhn" in printed(only)

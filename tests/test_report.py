@@ -250,6 +250,7 @@ def test_a_temperature_that_is_the_same_in_words_is_no_advice(tmp_path):
     ("rows", "word"),
     [
         ({"ece": 0.01, "fitted": 0.012, "softening": 1.1}, "Calibrated"),
+        ({"ece": 0.0122, "fitted": 0.0118, "softening": 1.1}, "Calibrated"),
         ({"ece": 0.2}, "Miscalibrated"),
         ({"ece": 0.2, "fitted": 0.1, "softening": 3.0}, "Overconfident"),
         ({"ece": 0.2, "fitted": 0.1, "softening": 0.3}, "Underconfident"),

@@ -253,10 +253,10 @@ def test_nothing_is_made_of_probes_at_chance(tmp_path, monkeypatch):
     assert [one.sentence for one in advice.given(cases(summarise(tmp_path / "chance"))[0]) if one.word == "Nothing read"][
         :2
     ] == [
-        "Probes of digits get at most 12.9 % of 900 test images right, where guessing gets 10.0 %, and 13.0 % with luck: they"
-        " learned nothing of it, so no OOD drop is given.",
+        "Probes of digits get at most 12.9 % of 900 test images right, where guessing gets 10.0 %, and 13.0 % with luck:"
+        " nothing shows that they learned, so no OOD drop is given.",
         "Probes of its own data get at most 12.9 % of 900 test images right, where guessing gets 10.0 %, and 13.0 % with luck:"
-        " they learned nothing of it, so no effective depth is given.",
+        " nothing shows that they learned, so no effective depth is given.",
     ]
     assert summarise(tmp_path / "chance")[0].ood_drop == {"digits": pytest.approx(1 - 0.1 / 0.129)}, "what was measured stays"
 

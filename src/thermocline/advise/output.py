@@ -50,9 +50,13 @@ def terminal(found: Tradeoff) -> Group:
     for one in found.headline:
         word = Text(f"{one.word}: ", style=_COLOURS.get(one.status, "bold"))
         said += [_table(one), Padding(word + Text(one.sentence), (0, 0, 1, 1))]
-    if len(found.relations) > len(found.headline):
-        said += [_detectors(found, subject) for subject in dict.fromkeys(one.subject for one in found.relations)]
-    return Group(*said)
+    return Group(*said, *(_detectors(found, subject) for subject in _listed(found)))
+
+
+def _listed(found: Tradeoff) -> list[str]:
+    """The subjects whose detectors get a line each: not all are shown in full, and there are correlations to list."""
+    whole = len(found.relations) == len(found.headline)
+    return [] if whole else list(dict.fromkeys(one.subject for one in found.relations if one.pearson))
 
 
 def suffix(path: str | Path) -> str:
@@ -86,7 +90,7 @@ def _html(found: Tradeoff) -> bytes:
         ],
         "heads": HEADS,
         "chance": CHANCE,
-        "every": list(_every(found)) if len(found.relations) > len(found.headline) else [],
+        "every": list(_every(found)),
         "methods": METHODS,
         **page.colours(scale),
     }
@@ -179,7 +183,8 @@ def _table(one: Relation) -> RenderableType:
     kinds = dict.fromkeys(at.auroc.kind for at in one.settings if at.auroc.count > 1)
     caption = "one seed for each setting, so no intervals"
     if kinds:
-        caption = f"in brackets: {'; '.join(kinds)}; cut to [0, 1], where both numbers lie"
+        cut = "; cut to [0, 1], where both numbers lie" if any(at.transfer.cut or at.auroc.cut for at in one.settings) else ""
+        caption = f"in brackets: {'; '.join(kinds)}{cut}"
     return _grid(_title(one), ("setting", "seeds", "1 - rho", "AUROC", "on the front"), lines, caption)
 
 
@@ -202,9 +207,10 @@ def _grid(title: str, heads: Iterable[str], lines: Iterable[Iterable[str]], capt
 
 
 def _every(found: Tradeoff) -> Iterator[tuple[str, ...]]:
-    several = len({one.subject for one in found.relations}) > 1
+    several, listed = len({one.subject for one in found.relations}) > 1, _listed(found)
     order = {name: place for place, name in enumerate(dict.fromkeys((one.subject, one.ood) for one in found.relations))}
-    for one in sorted(found.relations, key=lambda one: order[one.subject, one.ood]):
+    shown = [one for one in found.relations if one.subject in listed]
+    for one in sorted(shown, key=lambda one: order[one.subject, one.ood]):
         where = f"{one.subject}: {one.ood}" if several else one.ood
         counts = (str(len(one.settings)), str(len(one.points)))
         yield where, one.detector, *counts, str(one.pearson or "-"), str(one.spearman or "-"), one.word

@@ -188,7 +188,7 @@ def _sets(one: Summary) -> dict[str, str]:
     """The sets that detectors were shown, and why one cannot be weighed, if so."""
     found = {}
     for ood, _ in one.auroc:
-        unread = "probes learned nothing of it" if ood in one.unread else ""
+        unread = "its probes do no better than guessing" if ood in one.unread else ""
         found[ood] = unread if ood in one.ood_drop else NO_DROP
     return found
 

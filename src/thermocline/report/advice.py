@@ -129,7 +129,7 @@ def _unread(group: Group) -> Iterator[tuple[str, str, str]]:
         who = "Probes" if len(idle) == len(group.members) else f"In {len(idle)} of {len(group.members)} runs probes"
         luck = f"guessing gets {_percent(share, 1)}, and {_percent(lucky(*guess), 1)} with luck"
         right = f"get at most {_percent(best, 1)} of {count} test images right, where {luck}"
-        yield "warn", "Nothing read", f"{who} of {data} {right}: they learned nothing of it, so no {lost} is given."
+        yield "warn", "Nothing read", f"{who} of {data} {right}: nothing shows that they learned, so no {lost} is given."
 
 
 def _rank(group: Group) -> Iterator[tuple[str, str, str]]:

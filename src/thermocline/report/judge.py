@@ -226,7 +226,7 @@ def _calibration(group: Group) -> tuple[str, str]:
     fitted, softening = group.estimate(lambda one: one.ece.get("fitted")), group.estimate(lambda one: one.softening)
     spread = "" if error.count == 1 else f" [{error.low:.3f} to {error.high:.3f}]"
     sentence = f"At {group.label} ECE is {error.mean:.3f}{spread} at the training temperature"
-    if fitted and fitted.mean >= error.mean:
+    if fitted and round(fitted.mean, 3) >= round(error.mean, 3):
         sentence += f"; no other temperature was found to lower it ({fitted.mean:.3f} at the likeliest)"
     elif fitted and softening and abs(softening.mean - 1) < NEARLY:
         sentence += f"; no other temperature helps, the likeliest being within {NEARLY:.0%} of it ({fitted.mean:.3f})"

@@ -88,6 +88,10 @@ def test_the_demo_shows_the_effect(tmp_path: Path) -> None:
         (["train", "--device", "cudda"], "did you mean 'cuda'"),
         (["sweep", "demoo"], "did you mean 'demo'"),
         (["sweep", "--over", "train.lr"], "names no values"),
+        (
+            ["sweep", "--over", "seed=0", "--over", "seed=1"],
+            "--over names seed twice; write all of its values at once, seed=a,b,c",
+        ),
         (["sweep", "--over", "train.temperature=1,2", "--jobs", "2", "--out", "text.npz/runs"], "cannot write"),
         (["train", "--device", "meta"], "unknown device 'meta'"),
         (["report", "nowhere"], "no run directory at nowhere"),

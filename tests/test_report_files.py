@@ -361,6 +361,8 @@ def test_a_run_that_cannot_be_read_is_named_and_skipped(tmp_path, monkeypatch):
         assert re.search(rf"left out: [^<]*/{name}", made), name
     with pytest.raises(InputError, match="no runs to report on.*foreign"):
         report.load(tmp_path / "foreign")
+    with pytest.raises(InputError, match=rf"it has no spec.json; there are runs in {tmp_path}/runs\)$"):
+        report.load(tmp_path)
 
 
 def ask(server, path: str, **headers: str) -> tuple[int, bytes]:
@@ -440,7 +442,14 @@ def test_the_verb_writes_markdown_says_verdicts_and_names_what_it_skipped(tmp_pa
     assert "report: report.md" in said
     assert "left out: foreign is not a run directory" in said
     assert (tmp_path / "report.md").read_text().startswith("# mlp on runes")
-    for words, told in ((("--format", "pdf"), "html"), (("--watch", "-o", "page.html"), "writes nothing")):
+    assert "report: page.md" in thermocline("report", "runs", "-o", "page.md", cwd=tmp_path)
+    assert (tmp_path / "page.md").read_text().startswith("# mlp on runes")
+    for words, told in (
+        (("--format", "pdf"), "html"),
+        (("--format", "md", "-o", "page.html"), "page.html would hold md: end its name in .md"),
+        (("-o", "page.pdf"), "page.pdf would hold html: end its name in .html"),
+        (("--watch", "-o", "page.html"), "writes nothing"),
+    ):
         assert told in thermocline("report", "runs", *words, cwd=tmp_path, code=2)
 
 

@@ -204,7 +204,9 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
     if not path.is_dir():
         raise InputError(f"no run directory at {path}")
     if not (path / "spec.json").exists():
-        raise InputError(f"{path} is not a run directory: it has no spec.json")
+        below = next((file.parent.parent for file in path.glob("*/*/spec.json")), None)
+        hint = f"; there are runs in {below}" if below else ""
+        raise InputError(f"{path} is not a run directory: it has no spec.json{hint}")
     run = _read_spec(path / "spec.json")
     provenance = _read_json(path / "provenance.json") if (path / "provenance.json").exists() else {}
     finished = (path / "rows.parquet").exists()

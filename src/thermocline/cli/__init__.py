@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import os
 import sys
 import warnings
@@ -18,7 +17,7 @@ from rich.table import Table
 from thermocline import spec
 from thermocline.cli import attention as attending
 from thermocline.cli import detect, reproduce
-from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, require_unused, say, show
+from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, points, require_unused, say, show
 from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, images_for, module_of, try_out
 from thermocline.spec import InputError
 
@@ -126,14 +125,8 @@ def sweep(
     device: Device = "auto",
 ) -> None:
     """Train many nets: an experiment's, or every combination of the values given. The same command goes on where it stopped."""
-    axes = []
-    for text in over or ():
-        path, equals, values = text.partition("=")
-        if not (equals and values):
-            raise InputError(f"--over {text!r} names no values; write path=a,b,c, e.g. train.temperature=1,10,100")
-        axes.append([f"{path}={value}" for value in values.split(",")])
     base = _runs(experiment) if experiment else [spec.Run()]
-    runs = [spec.parse(run, [*(set_ or ()), *point]) for run in base for point in itertools.product(*axes)]
+    runs = [spec.parse(run, [*(set_ or ()), *point]) for run in base for point in points(over or ())]
     from thermocline.run import follow_all
 
     fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
@@ -211,7 +204,7 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Also write every figure into this folder, as SVG, PNG and PDF sized for papers.")
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="html (one self-contained page) or md.")] = "html",
+    format_: Annotated[str, typer.Option("--format", help="html (one self-contained page) or md (default: as -o ends).")] = "",
     watch: Annotated[
         bool, typer.Option("--watch", help="Serve the page to this machine alone, following runs in training.")
     ] = False,
@@ -221,14 +214,17 @@ def report(
     from thermocline.report import page
 
     if watch:
-        if output or figures or format_ != "html":
+        if output or figures or format_:
             raise InputError("--watch serves a page and writes nothing: leave out --output, --figures and --format")
         return _watch(runs, port)
+    format_ = format_ or ("md" if output and output.suffix == ".md" else "html")
     if format_ not in page.FORMATS:
         raise spec.unknown("format", format_, page.FORMATS)
     output = output or Path(f"report.{format_}")
     if attending.report(runs, output, figures, format_):
         return None
+    if output.suffix not in ("", f".{format_}"):
+        raise InputError(f"{output} would hold {format_}: end its name in .{format_}")
     _table(runs)
     page.render(runs, output, figures=figures, format=format_)
     say("report", output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,6 +48,23 @@ def fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
 
     for name in sorted(names & data.DOWNLOADS.keys()):
         data.download(name, data_dir)
+
+
+def points(over: Iterable[str]) -> list[tuple[str, ...]]:
+    """Every combination of the values that `--over` gives to settings, as assignments.
+
+    >>> points(["train.temperature=1,10", "seed=0"])
+    [('train.temperature=1', 'seed=0'), ('train.temperature=10', 'seed=0')]
+    """
+    axes: dict[str, list[str]] = {}
+    for text in over:
+        path, equals, values = text.partition("=")
+        if not (equals and values):
+            raise InputError(f"--over {text!r} names no values; write path=a,b,c, e.g. train.temperature=1,10,100")
+        if path.strip() in axes:
+            raise InputError(f"--over names {path.strip()} twice; write all of its values at once, {path.strip()}=a,b,c")
+        axes[path.strip()] = [f"{path}={value}" for value in dict.fromkeys(values.split(","))]
+    return list(itertools.product(*axes.values()))
 
 
 def show(events: Iterable[Progress], *, again: str) -> None:

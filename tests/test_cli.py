@@ -19,6 +19,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
+from thermocline import __version__
 from thermocline.record import load_runs
 from thermocline.report import summary
 
@@ -67,6 +68,10 @@ def test_the_demo_shows_the_effect(tmp_path: Path) -> None:
     assert all(hot.ood_drop[name] > cold.ood_drop[name] for name in ("runes:1", "digits"))
 
 
+def test_the_version_is_told(tmp_path: Path) -> None:
+    assert thermocline("--version", cwd=tmp_path) == f"thermocline {__version__}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -85,6 +90,8 @@ def test_the_demo_shows_the_effect(tmp_path: Path) -> None:
         (["train", "--data", "cifar10", "--data-dir", "empty"], "cifar10.npz"),
         (["train", "--out", "text.npz/run"], "text.npz"),
         (["train", "--out", "busy"], "precious.txt"),
+        (["train", "--ood", "runes"], "runes is the training data, and cannot be other data too"),
+        (["train", "--ood", "digits", "--ood", "digits"], "digits is named twice"),
         (["train", "--device", "cudda"], "did you mean 'cuda'"),
         (["sweep", "demoo"], "did you mean 'demo'"),
         (["sweep", "--over", "train.lr"], "names no values"),

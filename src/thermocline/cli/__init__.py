@@ -17,7 +17,7 @@ from rich.table import Table
 from thermocline import spec
 from thermocline.cli import attention as attending
 from thermocline.cli import detect, reproduce
-from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, points, require_unused, say, show
+from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, points, require_unused, say, show, version
 from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, images_for, module_of, try_out
 from thermocline.spec import InputError
 
@@ -38,6 +38,7 @@ app = typer.Typer(
 Download = Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn into --data-dir if missing.")]
 app.add_typer(detect.app, name="detect")
 app.command()(reproduce.reproduce)
+app.callback()(version)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+import thermocline
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,20 @@ out, err = Console(), Console(stderr=True)
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
 DataDir = Annotated[str | None, typer.Option(help="Where local copies of named data sets lie (see: thermocline list data).")]
 Temperature = Annotated[float, typer.Option(help="Softmax temperature the model was trained at.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"thermocline {thermocline.__version__}", highlight=False)
+        raise typer.Exit
+
+
+def version(
+    shown: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What there is beside the verbs."""
 
 
 def say(what: str, where: Path) -> None:

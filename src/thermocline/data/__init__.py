@@ -2,7 +2,10 @@
 
 from thermocline.data.augmentation import augment, draw
 from thermocline.data.fetching import DOWNLOADS, download
-from thermocline.data.sources import NAMES, check, load, load_other
+from thermocline.data.sources import NAMES, check, load, load_other, require_other
 from thermocline.data.split import INPUTS, Batch, Split
 
-__all__ = ["DOWNLOADS", "INPUTS", "NAMES", "Batch", "Split", "augment", "check", "download", "draw", "load", "load_other"]
+__all__ = [
+    "DOWNLOADS", "INPUTS", "NAMES", "Batch", "Split", "augment", "check", "download", "draw", "load", "load_other",
+    "require_other",
+]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -107,6 +107,14 @@ def load_other(
 def check(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> None:
     """Raise `InputError` if the name is unknown or its files are missing; reads no images."""
     _find(name, data_dir).check()
+
+
+def require_other(name: str, ood: Sequence[str]) -> None:
+    """Raise unless other data are other: not the training data, and none named twice."""
+    if name in ood:
+        raise InputError(f"{name} is the training data, and cannot be other data too")
+    if twice := next((other for other in ood if ood.count(other) > 1), ""):
+        raise InputError(f"{twice} is named twice among the other data")
 
 
 def _find(name: str, data_dir: str | os.PathLike[str] | None) -> Set:

@@ -48,6 +48,7 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
     nets.check(what.net)
     for name in (what.data.name, *what.data.ood):
         data.check(name, data_dir=data_dir)
+    data.require_other(what.data.name, what.data.ood)
     if not measure.select(what.measures):
         raise InputError("measures is empty: name at least one (see: thermocline list measures), or 'all'")
     if absent := set(measure.select(what.follow)) - set(measure.select(what.measures)):

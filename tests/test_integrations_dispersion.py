@@ -199,6 +199,18 @@ def test_long_prompts_do_not_need_their_square(gen: torch.Generator) -> None:
     assert len(found.rows) == 3 * 4 * len(dispersion.MEASURES)
 
 
+def test_a_model_that_does_not_tell_its_words_is_scanned(gen: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, ids = cases.model("llama"), torch.randint(cases.WORDS, (1, 9), generator=gen)
+
+    def several() -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(net, "get_input_embeddings", several)  # as CLIP's, which has several
+    assert dispersion.scan(net, [ids]).rows
+    with pytest.raises(InputError, match="a prompt has token -.*, and there are none below 0"):
+        dispersion.scan(net, [ids - cases.WORDS])
+
+
 def test_what_cannot_be_measured_says_so(gen: torch.Generator) -> None:
     net, ids = cases.model("llama"), torch.randint(cases.WORDS, (1, 9), generator=gen)
     for batches, message in (
@@ -207,6 +219,7 @@ def test_what_cannot_be_measured_says_so(gen: torch.Generator) -> None:
         ([{"input_ids": ids.tolist()}], "its input_ids is a list: tokenize it first, with return_tensors='pt'"),
         ({"input_ids": ids}, "batches are several: put this dict into a list"),
         ([ids, ids + cases.WORDS], "a prompt has token .*, and LlamaForCausalLM knows 61"),
+        ([ids - cases.WORDS], "a prompt has token -.*, and LlamaForCausalLM knows 61"),
         ([torch.zeros(1, 0, dtype=torch.long)], "a prompt has no tokens"),
         ([{"input_ids": ids, "attention_mask": torch.ones(1, 1, 9, 9)}], "attention_mask must be \\(prompts, tokens\\)"),
         ([{"input_ids": ids, "attention_mask": torch.zeros(1, 9)}], "nothing but padding"),

@@ -157,6 +157,12 @@ def test_layers_and_heads_can_be_chosen(gen: torch.Generator) -> None:
     torch.testing.assert_close(logits(model, inputs), everywhere, rtol=1e-5, atol=1e-6)
     hot.enable(model, rule=SHARPER, layers=[2])
     assert not torch.allclose(logits(model, inputs), everywhere, atol=1e-5)
+    for wrong, message in (
+        ({"layers": ["a", 9]}, "no attention layer 9: this model has 0 to 2"),
+        ({"heads": ["a", 1]}, "numbers"),
+    ):
+        with pytest.raises(InputError, match=message):
+            hot.enable(model, **wrong)
     with pytest.raises(InputError, match="no attention layer 7: this model has 0 to 2"):
         hot.enable(model, layers=[7])
 

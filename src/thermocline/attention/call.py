@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 ALL = slice(None)
-HIDES = -1e8  # a number that added to a logit must have meant -inf: code that is not ours writes -1e9 or the lowest float
+HIDES = -1e8  # a number that added to a logit must have meant -inf: much code writes -1e9 or the lowest float
 
 
 @dataclass(frozen=True)

@@ -222,10 +222,10 @@ def report(
     if format_ not in page.FORMATS:
         raise spec.unknown("format", format_, page.FORMATS)
     output = output or Path(f"report.{format_}")
+    if output.suffix[1:].isalpha() and output.suffix not in page.FORMATS[format_]:
+        raise InputError(f"{output} would hold {format_}: end its name in .{format_}")
     if attending.report(runs, output, figures, format_):
         return None
-    if output.suffix not in ("", f".{format_}"):
-        raise InputError(f"{output} would hold {format_}: end its name in .{format_}")
     _table(runs)
     page.render(runs, output, figures=figures, format=format_)
     say("report", output)

@@ -77,7 +77,7 @@ def report(runs: list[str], output: Path, figures: Path | None, format_: str) ->
     if not page.of_attention(run):
         return False
     if format_ != "html":
-        raise InputError(f"{places[0]} is a scan of attention, which is drawn as a page: leave out --format {format_}")
+        raise InputError(f"{places[0]} is a scan of attention, which is drawn as a page: it cannot be written as {format_}")
     page.drawing()  # says what is not installed, where that is so
     from thermocline.integrations import drawing, reading
 

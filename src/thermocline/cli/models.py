@@ -48,7 +48,8 @@ def images_for(
     """Training, test and other images as a model sees them, and a line or more about how that is."""
     from thermocline import data as sets
 
-    sets.require_other(data, ood := tuple(ood))
+    ood = tuple(ood)
+    sets.require_other(data, ood)
     train, test = (split.seen(way) for split in sets.load(data, device=device, data_dir=data_dir))
     others = {name: sets.load_other(name, like=train, device=device, data_dir=data_dir) for name in ood}
     said = [f"images were shown as {way}: {sets.INPUTS[way]}"]

@@ -111,10 +111,17 @@ def check(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> None:
 
 def require_other(name: str, ood: Sequence[str]) -> None:
     """Raise unless other data are other: not the training data, and none named twice."""
-    if name in ood:
-        raise InputError(f"{name} is the training data, and cannot be other data too")
-    if twice := next((other for other in ood if ood.count(other) > 1), ""):
-        raise InputError(f"{twice} is named twice among the other data")
+    known = {_plain(name): f"{name} is the training data, and cannot be other data too"}
+    for other in ood:
+        if said := known.get(_plain(other)):
+            raise InputError(said)
+        known[_plain(other)] = f"{other} is named twice among the other data"
+
+
+def _plain(name: str) -> str:
+    """One name for one set: runes are runes:0."""
+    kind, _, rest = name.partition(":")
+    return f"runes:{rest.lstrip('0')}" if kind == "runes" else name
 
 
 def _find(name: str, data_dir: str | os.PathLike[str] | None) -> Set:

@@ -200,9 +200,20 @@ def _require(model: Any, inputs: list[dict[str, Tensor]]) -> None:
         raise InputError("there are no prompts to read: give at least one")
     ids = [batch["input_ids"] for batch in inputs if "input_ids" in batch]
     require_room(model, max((some.shape[1] for some in ids), default=0))
-    words = getattr(model.get_input_embeddings(), "num_embeddings", None) if ids else None
-    if words is not None and (highest := max(int(some.max()) for some in ids)) >= words:
-        raise InputError(f"a prompt has token {highest}, and {kind} knows {words}: were its prompts made by its own tokenizer?")
+    for some in ids:
+        _require_known(some, model)
+
+
+def _require_known(ids: Tensor, model: Any) -> None:
+    try:
+        words = getattr(model.get_input_embeddings(), "num_embeddings", None)
+    except NotImplementedError:  # of models with several, such as CLIP's
+        words = None
+    lowest, highest = int(ids.min()), int(ids.max())
+    if lowest < 0 or (words is not None and highest >= words):
+        wrong, kind = lowest if lowest < 0 else highest, type(model).__name__
+        knows = f"and {kind} knows {words}" if words is not None else "and there are none below 0"
+        raise InputError(f"a prompt has token {wrong}, {knows}: were its prompts made by its own tokenizer?")
 
 
 def require_room(model: Any, longest: int) -> None:

@@ -90,7 +90,8 @@ def _figure(run: Loaded, found: Sequence[Head], scale: theme.Temperatures) -> An
     full = {n: reading.most(found, n) for n in at}
     panels = [
         _panel("Entropy, nats", found, entropy, scale, limit=full),
-        _panel("Effective items, exp(H)", found, entropy, scale, limit=keys, value=math.exp, log=True),
+        _panel("Effective items, exp(H)", found, entropy, scale, limit={n: math.exp(h) for n, h in full.items()},
+               value=math.exp, log=True),
         _panel("Largest weight", found, "attention_largest", scale, limit={n: 1 / seen for n, seen in keys.items()},
                bound="attention_upper", log=True),
         _panel("Spread of logits, delta", found, "attention_spread", scale),

@@ -79,9 +79,11 @@ def enable(
     rules = dict(rule) if isinstance(rule, Mapping) else dict.fromkeys(found if layers is None else layers, rule)
     if backend != "auto" and backend not in BACKENDS:
         raise InputError(f"backend must be one of auto, {', '.join(BACKENDS)}, got {backend!r}")
-    if wrong := sorted(rules.keys() - found.keys()):
+    if wrong := sorted(rules.keys() - found.keys(), key=str):
         raise InputError(f"there is no attention layer {wrong[0]!r}: this model has {min(found)} to {max(found)}")
     settled = {index: named(one) for index, one in rules.items()}
+    if any(not isinstance(head, int) for head in heads or ()):
+        raise InputError(f"heads are named by their numbers, got {list(heads or ())}")
     chosen = None if heads is None else tuple(sorted(heads))
     before = _switch(model, NAME)
     if getattr(model, _BEFORE, None) is None or all(name != NAME for _, name in before):

@@ -26,7 +26,7 @@ from thermocline.spec import InputError, unknown
 if TYPE_CHECKING:
     from thermocline.report.figure import Figure
 
-FORMATS = ("html", "md")
+FORMATS = {"html": (".html", ".htm"), "md": (".md",)}  # and how their names end
 _FILES = ("svg", "png", "pdf")
 
 

@@ -38,7 +38,7 @@ def _detectors(case: Case, name: str) -> list[Point]:
         for detector in dict.fromkeys(key for one in group.members for where, key in one.auroc if where == name):
             key = (name, detector)
             value = group.estimate(lambda one, key=key: one.auroc.get(key), of="auroc")
-            false_alarms = group.estimate(lambda one, key=key: one.fpr.get(key))
+            false_alarms = group.estimate(lambda one, key=key: one.fpr.get(key), of="fpr")
             if value:
                 low, high = value.low, value.high
                 if value.count == 1:

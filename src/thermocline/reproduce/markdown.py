@@ -15,8 +15,8 @@ from thermocline.reproduce.verdict import ABSENT, RULE, WORDS, Finding
 HEADS = ("quantity", "claim", "published", "ours", "difference", "seeds", "verdict")
 KINDS = ("published numbers", "directions or bounds claimed", "derived or closed form")
 DIFFERS = (
-    'The papers\' "low logit norm" is a temperature here: T = 100, 500 on runes, and 10 in controls/strong-baseline. Their own'
-    " value is not known.",
+    'The papers\' "low logit norm" is a temperature here: T = 100, 500 or 20 on runes, and 10 in controls/strong-baseline.'
+    " Their own value is not known.",
     "Rank is counted on the covariance, at 1e-3 of its largest eigenvalue: the convention of [masarczyk2023tunnel]. The paper's"
     " is not known: on CIFAR-100 / ResNet-18 at T = 1 it prints 99, and ours is 82. Singular values of the logits themselves"
     " give 99 at 1e-2 or 1e-3 of the largest, and at T = 100 they give 99 too (controls/rank-threshold). Differences are judged"
@@ -26,7 +26,7 @@ DIFFERS = (
     " The second reading was added when rows were there.",
     "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
     " flattened ones. Depths and drops are other numbers by other probes; on the large activations of hot nets such training"
-    " stops far from its optimum, so that they seem to lose more of other data (controls/probes).",
+    " leaves much unread, so that they seem to lose more of other data (controls/probes).",
     "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have. MLPs stop at 500 of up to 1000"
     " epochs; the VGG-19 has batch normalisation and torch's initialisation (docs/decisions.md says why).",
     "CIFAR and SVHN were JPEG copies, not the originals, wherever a page's list of images says so.",

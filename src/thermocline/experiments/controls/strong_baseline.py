@@ -3,8 +3,8 @@
 Its authors report 95.5 % (CIFAR-10) and 78.6 % (CIFAR-100) at T = 1, and NECO at 86.61 / 57.81 and 70.26 / 85.70
 (AUROC / FPR95, CIFAR-10 -> CIFAR-100 and back): what table 2 of [masarczyk2025softmax] calls the baseline is far below that.
 Every detector is at its authors' settings, and NECO also at its oracle, the number of axes that is best for the very images
-reported on, as its authors chose it; that heat helps is the claim put to each. Hot is T = 10: with this weight decay a net at
-T = 100 hardly begins to learn.
+reported on, as its authors chose it; that heat helps is the claim put to each. Hot is T = 10: at T = 100
+a net got 4 % of its training images right in the 12 epochs of a trial.
 """
 
 from thermocline.experiments import _claims

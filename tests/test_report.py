@@ -143,6 +143,34 @@ def test_overlapping_seeds_do_not_settle_it(tmp_path):
     assert found["Solution rank"].status == "present"
 
 
+def test_what_seeds_share_is_no_noise(tmp_path):
+    for seed, (cold, hot) in enumerate([(0.1, 0.16), (0.3, 0.35), (0.2, 0.27)]):
+        write(tmp_path / f"cold{seed}", **{**COLD, "drop": cold}, seed=seed)
+        write(tmp_path / f"hot{seed}", **{**HOT, "drop": hot, "temperature": 1000}, seed=seed)
+    found = judged(tmp_path)["OOD drop, digits"]
+    assert found.status == "present"
+    assert "up from 0.20 [0.00 to 0.45] at T = 1, seed by seed by +0.06 [0.04 to 0.08]: late features" in found.sentence
+    (case,) = cases(summarise(tmp_path))
+    (line,) = [line for line in table.lines(case) if (line.part, line.label) == ("OOD drop", "digits")]
+    assert [cell.apart for cell in line.cells] == ["", "higher"]
+    for seed in range(3):  # no seed is shared
+        shutil.rmtree(tmp_path / f"hot{seed}")
+        write(tmp_path / f"hot{seed}", **{**HOT, "drop": (0.16, 0.35, 0.27)[seed], "temperature": 1000}, seed=seed + 3)
+    found = judged(tmp_path)["OOD drop, digits"]
+    assert found.status == "unclear"
+    assert "the intervals overlap, so it is not settled" in found.sentence
+
+
+def test_that_there_is_no_effect_takes_seeds_that_agree(tmp_path):
+    for name, changes, status in (("agree", (0.01, 0.012, 0.009), "absent"), ("differ", (0.1, -0.1, 0.02), "unclear")):
+        for seed, change in enumerate(changes):
+            write(tmp_path / name / f"cold{seed}", **{**COLD, "drop": 0.2}, seed=seed)
+            write(tmp_path / name / f"hot{seed}", **{**HOT, "drop": 0.2 + change, "temperature": 1000}, seed=seed)
+        found = judged(tmp_path / name)["OOD drop, digits"]
+        assert found.status == status
+        assert ("which these seeds do not tell from none" in found.sentence) == (status == "unclear")
+
+
 def test_what_weakens_a_comparison_is_said(tmp_path):
     write_pair(tmp_path / "lr", {"train": {"lr": 0.5}})
     assert judged(tmp_path / "lr")["Comparison"].sentence.endswith("more than temperature: train.lr 0.1 to 0.5.")

@@ -56,3 +56,10 @@ def estimate(values: Iterable[float], *, of: str = "") -> Estimate | None:
     least, most = _RANGES.get(of, (-math.inf, math.inf))
     cut = mean - half < least or mean + half > most
     return Estimate(mean, max(mean - half, least), min(mean + half, most), count, cut)
+
+
+def meet(one: Estimate, other: Estimate, paired: Estimate | None) -> bool:
+    """Whether two means may be the same: the interval of their difference seed by seed has 0 in it or, where too few seeds are
+    shared, their own intervals overlap.
+    """
+    return paired.low <= 0 <= paired.high if paired else one.low <= other.high and other.low <= one.high

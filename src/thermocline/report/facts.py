@@ -113,12 +113,22 @@ class Group:
         return len({member.seed for member in self.members})
 
     def estimate(self, pick: Callable[[Summary], float | None], *, of: str = "") -> Estimate | None:
-        """Over seeds: runs of one seed that were only observed differently count once. `of`: which measure is picked."""
+        """Over seeds. `of`: which measure is picked."""
+        return estimate(self._by_seed(pick).values(), of=of)
+
+    def change(self, base: Group, pick: Callable[[Summary], float | None]) -> Estimate | None:
+        """How far it is from another group, seed by seed: what seeds share is no noise. From three shared seeds on."""
+        before, after = base._by_seed(pick), self._by_seed(pick)
+        shared = [after[seed] - before[seed] for seed in after if seed in before]
+        return estimate(shared) if len(shared) > 2 else None
+
+    def _by_seed(self, pick: Callable[[Summary], float | None]) -> dict[int, float]:
+        """Runs of one seed that were only observed differently count once."""
         values: dict[int, float] = {}
         for member in self.members:
             if (value := pick(member)) is not None:
                 values.setdefault(member.seed, value)
-        return estimate(values.values(), of=of)
+        return values
 
     def first(self, pick: Callable[[Summary], Any]) -> Any:
         return next((value for member in self.members if (value := pick(member)) is not None), None)

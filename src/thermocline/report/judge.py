@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from thermocline.report.estimates import Estimate
+from thermocline.report.estimates import Estimate, meet
 from thermocline.report.facts import Case, Group, Summary, cases
 
 STATUS = {
@@ -167,28 +167,31 @@ def _compare(claim: Claim, base: Group, group: Group) -> tuple[str, str]:
     before, after = (one.estimate(claim.pick, of=claim.measure) for one in (base, group))
     if before is None or after is None or not (base.judged and group.judged):
         return "", ""
-    change = after.mean - before.mean
-    status = _status(claim, before, after)
+    change, paired = after.mean - before.mean, group.change(base, claim.pick)
+    status = _status(claim, before, after, paired)
     moved = "unchanged from" if change == 0 else "down from" if change < 0 else "up from"
     now, then = claim.explain(after.mean) + _interval(claim, after), claim.spell(before.mean) + _interval(claim, before)
     sentence = f"At {group.label} {claim.subject} is {now}, {moved} {then} at {base.label}"
+    if paired and paired.low < paired.high:
+        sentence += f", seed by seed by {paired.mean:+{claim.digits}}{_interval(claim, paired)}"
     if status == "absent":
         sentence += "" if change == 0 else f", a change of less than {claim.tolerance:.2g}, which counts as none"
     elif status == "unclear":
-        sentence += ": the intervals overlap, so these seeds do not settle it"
+        sentence += ", which these seeds do not tell from none" if paired else ": the intervals overlap, so it is not settled"
     else:
         sentence += f": {claim.meaning[status]}"
     opinion = _second_opinion(base, group, change) if claim.measure == "solution_rank" else ""
     return status, f"{sentence}.{opinion}{_brackets(after, before)}"
 
 
-def _status(claim: Claim, before: Estimate, after: Estimate) -> str:
+def _status(claim: Claim, before: Estimate, after: Estimate, paired: Estimate | None) -> str:
     change = after.mean - before.mean
     if claim.chance is not None and max(before.mean, after.mean) <= claim.chance:
         return "neither"
     if abs(change) < claim.tolerance:
-        return "absent"
-    if max(before.count, after.count) > 1 and before.low <= after.high and after.low <= before.high:
+        within = paired is None or -claim.tolerance <= paired.low <= paired.high <= claim.tolerance
+        return "absent" if within else "unclear"
+    if max(before.count, after.count) > 1 and meet(before, after, paired):
         return "unclear"
     return "present" if change * claim.direction > 0 else "reversed"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from thermocline.report.estimates import Estimate
+from thermocline.report.estimates import Estimate, meet
 from thermocline.report.facts import Case, Group, Summary
 
 DETECTORS = ("neco", "neco-maxlogit", "msp")
@@ -50,11 +50,11 @@ def _cell(group: Group, first: Group, measure: str, pick: Callable[[Summary], fl
     if value is None:
         return Cell()
     interval = f"{spell(value.low)} to {spell(value.high)}" if value.count > 1 else ""
-    return Cell(spell(value.mean), interval, apart(base, value) if base else "")
+    return Cell(spell(value.mean), interval, apart(base, value, group.change(first, pick)) if base else "")
 
 
-def apart(base: Estimate, value: Estimate) -> str:
-    """Whether two means differ by more than their seeds do: both have t-intervals, and these do not meet.
+def apart(base: Estimate, value: Estimate, paired: Estimate | None = None) -> str:
+    """Whether two means differ by more than their seeds do, of which both have three at least.
 
     Two seeds have a range only, and two ranges of two draws from one distribution are disjoint once in three times.
 
@@ -63,7 +63,7 @@ def apart(base: Estimate, value: Estimate) -> str:
     >>> apart(Estimate(1.0, 0.9, 1.1, 2), Estimate(2.0, 1.5, 2.5, 3))
     ''
     """
-    if min(base.count, value.count) < 3 or (value.low <= base.high and base.low <= value.high):
+    if min(base.count, value.count) < 3 or meet(base, value, paired):
         return ""
     return "higher" if value.mean > base.mean else "lower"
 

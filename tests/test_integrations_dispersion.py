@@ -160,8 +160,13 @@ def test_the_model_is_left_as_it_was(gen: torch.Generator, name: str, implementa
 
 def test_a_failure_in_the_middle_restores_too(gen: torch.Generator) -> None:
     net = cases.model("llama").train()
-    with pytest.raises(IndexError):
-        dispersion.scan(net, [torch.tensor([[-cases.WORDS - 5]])])
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("in the middle")
+
+    net.get_decoder().layers[1].register_forward_pre_hook(broken)
+    with pytest.raises(RuntimeError, match="in the middle"):
+        dispersion.scan(net, [torch.randint(cases.WORDS, (1, 9), generator=gen)])
     assert net.config._attn_implementation == "sdpa"
     assert net.training
 
@@ -301,7 +306,7 @@ def test_the_report_verb_draws_a_scan_that_was_kept(gen: torch.Generator, tmp_pa
     found.save(tmp_path / "runs/other")
     with pytest.raises(InputError, match=r"mine is a scan of attention, .*; left out: .*other is a scan of attention"):
         report.load(tmp_path / "runs")
-    with pytest.raises(InputError, match="drawn as a page: leave out --format md"):
+    with pytest.raises(InputError, match="drawn as a page: it cannot be written as md"):
         attending.report([str(tmp_path / "runs/mine")], tmp_path / "a.md", None, "md")
 
 

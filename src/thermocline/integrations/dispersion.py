@@ -207,7 +207,7 @@ def _require(model: Any, inputs: list[dict[str, Tensor]]) -> None:
 def _require_known(ids: Tensor, model: Any) -> None:
     try:
         words = getattr(model.get_input_embeddings(), "num_embeddings", None)
-    except NotImplementedError:  # of models with several, such as CLIP's
+    except NotImplementedError:  # what transformers raises of a model that has several, such as CLIP
         words = None
     lowest, highest = int(ids.min()), int(ids.max())
     if lowest < 0 or (words is not None and highest >= words):

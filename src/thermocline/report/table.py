@@ -19,11 +19,12 @@ Spell = Callable[[float], str]
 
 
 class Cell(NamedTuple):
-    """A number, its interval over seeds, and whether it lies apart from the first column's: "higher", "lower" or nothing."""
+    """A number, its interval over seeds, whether it is "higher" or "lower" than the first column's; `cut`: the interval."""
 
     text: str = ""
     interval: str = ""
     apart: str = ""
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def _cell(group: Group, first: Group, measure: str, pick: Callable[[Summary], fl
     if value is None:
         return Cell()
     interval = f"{spell(value.low)} to {spell(value.high)}" if value.count > 1 else ""
-    return Cell(spell(value.mean), interval, apart(base, value, group.change(first, pick)) if base else "")
+    return Cell(spell(value.mean), interval, apart(base, value, group.change(first, pick)) if base else "", value.cut)
 
 
 def apart(base: Estimate, value: Estimate, paired: Estimate | None = None) -> str:

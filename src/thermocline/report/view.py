@@ -109,7 +109,8 @@ def _having(line: table.Line, columns: Sequence[Mapping[str, Any]]) -> set[str]:
 def intervals(case: Case) -> list[str]:
     """What the numbers under the means are."""
     found = sorted({kind for group in case.groups if (kind := _interval(group))})
-    return [*found, "cut to possible values"] if any(group.seeds > 2 for group in case.groups) else found
+    cut = any(cell.cut for line in table.lines(case) for cell in line.cells)
+    return [*found, "cut to possible values"] if cut else found
 
 
 def _advice(case: Case, scale: Temperatures) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from thermocline.advise.association import LEAST, Correlation, pearson, spearman
+from thermocline.advise.settings import labelled, subjects
 from thermocline.record import Loaded, Paths
 from thermocline.report import facts
 from thermocline.report.curves import pareto_front
@@ -21,9 +21,6 @@ DETECTOR = "neco"
 """What is shown where no detector is asked for: the one that temperature is said to help."""
 
 NO_DROP = "it has no ood_drop, for which probes need its training images and labels"
-
-# How weights start is a temperature by another name, so nets that differ here are compared with each other.
-_STARTS = {"net.init", "net.init_scale", "net.head_init_scale", "net.logit_norm_init"}
 
 _WORDS = {
     "present": ("Trade-off", "move against each other", "the paper's trade-off holds here"),
@@ -148,11 +145,9 @@ def tradeoff(runs: Paths | Iterable[Loaded]) -> Tradeoff:
     that lacks one of them in a run, is left out with a warning.
     """
     summaries, left_out = _usable(facts.summary(runs))
-    subjects = _subjects(summaries)
-    told_apart = facts.varying([members[0] for members in subjects], [*_subject_paths(summaries[0]), "probes"])
     found = []
-    for members in subjects:
-        points = list(_points(members, facts.named(members[0], told_apart)))
+    for subject, members in subjects(summaries):
+        points = list(_points(members, subject))
         for key in dict.fromkeys((point.ood, point.detector) for point in points):
             found.append(_relation([point for point in points if (point.ood, point.detector) == key]))
     return Tradeoff(tuple(found), tuple(left_out))
@@ -202,23 +197,9 @@ def _sets_left_out(used: Sequence[Summary]) -> list[str]:
     return [f"{ood} is left out of {', '.join(names)}: {why}" for (ood, why), names in runs.items()]
 
 
-def _subject_paths(one: Summary) -> list[str]:
-    paths = [path for path in one.settings if path.startswith(("data.", "net."))]
-    return [path for path in paths if path not in facts.OBSERVING | _STARTS]
-
-
-def _subjects(summaries: Sequence[Summary]) -> list[list[Summary]]:
-    """Runs by net, data set and first probe, coldest first."""
-    found: dict[tuple[Any, ...], list[Summary]] = {}
-    for one in sorted(summaries, key=lambda one: (one.temperature, one.seed)):
-        key = (*(one.settings[path] for path in _subject_paths(one)), one.settings["probes"][:1])
-        found.setdefault(key, []).append(one)
-    return list(found.values())
-
-
 def _points(members: Sequence[Summary], subject: str) -> Iterator[Point]:
     seen = set()
-    for one, label in zip(members, _labels(members)):
+    for one, label in zip(members, labelled(members)):
         lost = _sets(one)
         for (ood, detector), auroc in one.auroc.items():
             # A run that was only observed anew, with another list of measures say, is no second one.
@@ -227,13 +208,6 @@ def _points(members: Sequence[Summary], subject: str) -> Iterator[Point]:
                 seen.add(place)
                 transfer = 1 - one.ood_drop[ood]
                 yield Point(one.name, subject, label, one.temperature, one.seed, ood, detector, transfer, auroc)
-
-
-def _labels(members: Sequence[Summary]) -> list[str]:
-    """What each run was trained with, as far as it is not the same in all: equal for runs that differ by seed alone."""
-    paths = [path for path in members[0].settings if path.startswith(("net.", "train.")) and path not in facts.OBSERVING]
-    others = [path for path in facts.varying(members, paths) if path != "train.temperature"]
-    return [", ".join([f"T = {m.temperature:g}", *(f"{path} = {m.settings[path]}" for path in others)]) for m in members]
 
 
 def _relation(points: Sequence[Point]) -> Relation:

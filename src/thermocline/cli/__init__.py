@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, get_args
 
 import typer
 from rich.markup import escape
@@ -16,15 +16,23 @@ from rich.table import Table
 
 from thermocline import spec
 from thermocline.cli import attention as attending
-from thermocline.cli import detect, reproduce
-from thermocline.cli.common import DataDir, Device, Temperature, err, fetch, out, points, require_unused, say, show, version
+from thermocline.cli import compare, detect, reproduce
+from thermocline.cli.common import (
+    LEADS,
+    DataDir,
+    Device,
+    Temperature,
+    err,
+    fetch,
+    out,
+    points,
+    require_unused,
+    show,
+    version,
+)
 from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, images_for, module_of, try_out
 from thermocline.spec import InputError
 
-if TYPE_CHECKING:
-    from thermocline.record import Loaded
-
-LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
 PROBES = ", ".join(get_args(spec.Probe))
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,8 +44,6 @@ app = typer.Typer(
 )
 
 Download = Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn into --data-dir if missing.")]
-app.add_typer(detect.app, name="detect")
-app.command()(reproduce.reproduce)
 app.callback()(version)
 
 
@@ -77,7 +83,7 @@ def demo(
 
     jobs = jobs or min(os.cpu_count() or 1, 2)
     show(follow_all(experiment.RUNS, to, jobs=jobs, device="cpu"), again=f"thermocline demo --out {to}")
-    _conclude([to / run.name for run in experiment.RUNS], to / "report.html")
+    compare.conclude([to / run.name for run in experiment.RUNS], to / "report.html")
 
 
 @app.command()
@@ -111,7 +117,7 @@ def train(
     fetch({what.data.name, *what.data.ood}, data_dir, download)
     directory = to or Path("runs") / what.name
     show(follow(what, directory, device=device, data_dir=data_dir), again="the same command")
-    _conclude([directory], directory / "report.html")
+    compare.conclude([directory], directory / "report.html")
 
 
 @app.command()
@@ -136,7 +142,7 @@ def sweep(
     finally:
         there = [to / run.name for run in runs if (to / run.name / "rows.log").exists()]
         if there:
-            _conclude(there, to / "report.html")
+            compare.conclude(there, to / "report.html")
 
 
 @app.command()
@@ -195,77 +201,14 @@ def scan(
     result = scan_model(net, *sets, **options, progress=True)
     result.save(to)
     out.print(said, highlight=False, markup=False)
-    _conclude([to], to / "report.html")
+    compare.conclude([to], to / "report.html")
 
 
-@app.command()
-def report(
-    runs: Annotated[list[str], typer.Argument(help="Run directories, or folders of them.", metavar="RUN...")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="What to write (default: report.html).")] = None,
-    figures: Annotated[
-        Path | None, typer.Option(help="Also write every figure into this folder, as SVG, PNG and PDF sized for papers.")
-    ] = None,
-    format_: Annotated[str, typer.Option("--format", help="html (one self-contained page) or md (default: as -o ends).")] = "",
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Serve the page to this machine alone, following runs in training.")
-    ] = False,
-    port: Annotated[int, typer.Option(help="Port of --watch (default: any that is free).", min=0, max=65535)] = 0,
-) -> None:
-    """Compare runs on one self-contained HTML page, with verdicts in words."""
-    from thermocline.report import page
-
-    if watch:
-        if output or figures or format_:
-            raise InputError("--watch serves a page and writes nothing: leave out --output, --figures and --format")
-        return _watch(runs, port)
-    format_ = format_ or ("md" if output and output.suffix == ".md" else "html")
-    if format_ not in page.FORMATS:
-        raise spec.unknown("format", format_, page.FORMATS)
-    output = output or Path(f"report.{format_}")
-    if output.suffix[1:].isalpha() and output.suffix not in page.FORMATS[format_]:
-        raise InputError(f"{output} would hold {format_}: end its name in .{format_}")
-    if attending.report(runs, output, figures, format_):
-        return None
-    _table(runs)
-    page.render(runs, output, figures=figures, format=format_)
-    say("report", output)
-    if figures:
-        say("figures", figures)
-    return None
-
-
-def _watch(runs: list[str], port: int) -> None:
-    """Serve until Ctrl-C."""
-    from thermocline.report import page, watching
-
-    page.drawing()  # or say what is missing before a browser is opened
-    with watching.server(watching.Watcher(runs), port) as server:
-        address = f"http://{watching.HOST}:{server.server_address[1]}/"
-        out.print(f"watching: [bold]{address}[/] (this machine alone; Ctrl-C ends it)", highlight=False, soft_wrap=True)
-        try:
-            server.serve_forever(poll_interval=0.2)
-        except KeyboardInterrupt:
-            out.print("stopped; the runs go on")
-
-
-@app.command()
-def tradeoff(
-    runs: Annotated[list[str], typer.Argument(help="Run directories, or folders of them.", metavar="RUN...")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write a .html page, a .svg or .png figure, or .csv or .parquet.")
-    ] = None,
-    detector: Annotated[str, typer.Option(help="Only this detector (default: NECO in full, a line for each other).")] = "",
-    ood: Annotated[str, typer.Option(help="Only this out-of-distribution data set.")] = "",
-) -> None:
-    """Weigh what nets keep for other data against how well they detect them, over runs at several temperatures."""
-    from thermocline import advise
-
-    if output is not None:
-        advise.suffix(output)
-    found = advise.tradeoff(_readable(runs)).only(detector=detector, ood=ood)
-    out.print(advise.terminal(found))
-    if output is not None:
-        say("trade-off", advise.save(found, output))
+app.command()(compare.report)
+app.command()(compare.advise)
+app.command()(compare.tradeoff)
+app.add_typer(detect.app, name="detect")
+app.command()(reproduce.reproduce)
 
 
 @app.command()
@@ -364,32 +307,3 @@ def _listed(results: Path) -> Iterable[tuple[str, str]]:
         state = f"run: {there} of {total}" if total else f"not run here: {one.why}"
         state += f", {stopped} stopped" if stopped else ""
         yield name, f"{one.says}\n  {one.cost.words}; {state}"
-
-
-def _conclude(directories: list[Path], page: Path) -> None:
-    """The table in the terminal, then the page."""
-    from thermocline.report import render
-
-    if not LEADS:
-        return
-    _table(directories)
-    try:
-        say("report", render(directories, page))
-    except InputError as error:
-        out.print(f"no report page: {escape(str(error))}", highlight=False)
-
-
-def _table(directories: Iterable[str | Path]) -> None:
-    from thermocline.report import summary, terminal
-
-    out.print(terminal(summary(_readable(directories))))
-
-
-def _readable(directories: Iterable[str | Path]) -> list[Loaded]:
-    """The runs that can be read; what is said of the others goes to stderr."""
-    from thermocline.report import load
-
-    runs, notes = load(directories)
-    for note in notes:
-        err.print(f"[yellow]warning:[/] {escape(note)}", soft_wrap=True)
-    return runs

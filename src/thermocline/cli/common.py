@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from thermocline.run import Progress
 
 out, err = Console(), Console(stderr=True)
+LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
 
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
 DataDir = Annotated[str | None, typer.Option(help="Where local copies of named data sets lie (see: thermocline list data).")]

@@ -33,9 +33,9 @@ def reproduce(
 ) -> None:
     """Run an experiment's claims, or what is missing of them, and print ours beside the published numbers.
 
-    Goes on where it stopped. Writes a page and a figure into results/NAME, and reproduction.md for all, into docs beside the
-    results or, where there is no such folder, among them. Without the data, or without a GPU where one is needed, it says so
-    and compares the rows that are there.
+    Goes on where it stopped. Without the data, or a GPU where one is needed, it says so and compares the rows that are there.
+
+    Writes a page and a figure into results/NAME, and reproduction.md for all into docs beside the results, or among them.
     """
     from thermocline import reproduce as work
 

@@ -1,0 +1,34 @@
+"""Runs by what they are of, and by what they were trained with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from thermocline.report import facts
+from thermocline.report.facts import Summary
+
+# How weights start is a temperature by another name, so nets that differ here are compared with each other.
+_STARTS = {"net.init", "net.init_scale", "net.head_init_scale", "net.logit_norm_init"}
+
+
+def subjects(summaries: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:
+    """Runs by net, data set and first probe, coldest first, with a name that tells them from the others."""
+    found: dict[tuple[Any, ...], list[Summary]] = {}
+    for one in sorted(summaries, key=lambda one: (one.temperature, one.seed)):
+        key = (*(one.settings[path] for path in _paths(one)), one.settings["probes"][:1])
+        found.setdefault(key, []).append(one)
+    told_apart = facts.varying([members[0] for members in found.values()], [*_paths(summaries[0]), "probes"]) if found else []
+    return [(facts.named(members[0], told_apart), members) for members in found.values()]
+
+
+def labelled(members: Sequence[Summary]) -> list[str]:
+    """What each run was trained with, as far as it is not the same in all: equal for runs that differ by seed alone."""
+    paths = [path for path in members[0].settings if path.startswith(("net.", "train.")) and path not in facts.OBSERVING]
+    others = [path for path in facts.varying(members, paths) if path != "train.temperature"]
+    return [", ".join([f"T = {m.temperature:g}", *(f"{path} = {m.settings[path]}" for path in others)]) for m in members]
+
+
+def _paths(one: Summary) -> list[str]:
+    paths = [path for path in one.settings if path.startswith(("data.", "net."))]
+    return [path for path in paths if path not in facts.OBSERVING | _STARTS]

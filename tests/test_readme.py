@@ -1,4 +1,4 @@
-"""What the README shows runs, imports what there is, and gives no name to two things."""
+"""What the README and the guide show runs, imports what there is, and gives no name to two things."""
 
 import ast
 import importlib
@@ -9,19 +9,25 @@ from typing import Any
 import pytest
 import torch
 
-TEXT = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+PAGES = {name: (ROOT / name).read_text() for name in ("README.md", "docs/guide.md")}
 
 
-def blocks(heading: str = "") -> list[str]:
-    """The Python of the whole page, or of the section under a heading."""
-    section = re.split(r"^##+ ", TEXT.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.M)[0] if heading else TEXT
-    return re.findall(r"```python\n(.*?)```", section, re.S)
+def blocks(page: str, heading: str = "") -> list[str]:
+    """The Python of a page, or of the section under a heading."""
+    text = PAGES[page]
+    section = re.split(r"^##+ ", text.split(f"# {heading}\n", 1)[1], maxsplit=1, flags=re.M)[0] if heading else text
+    return fenced(section, "python")
 
 
-def imported() -> list[tuple[str, str, str]]:
-    """Every (name, module, attribute) that the page imports."""
+def fenced(text: str, language: str) -> list[str]:
+    return [block for of, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.S | re.M) if of == language]
+
+
+def imported(page: str) -> list[tuple[str, str, str]]:
+    """Every (name, module, attribute) that a page imports."""
     found = []
-    for node in (node for block in blocks() for node in ast.walk(ast.parse(block))):
+    for node in (node for block in blocks(page) for node in ast.walk(ast.parse(block))):
         if isinstance(node, ast.ImportFrom):
             found += [(one.asname or one.name, str(node.module), one.name) for one in node.names]
         elif isinstance(node, ast.Import):
@@ -30,11 +36,11 @@ def imported() -> list[tuple[str, str, str]]:
 
 
 def test_a_loop_of_ones_own_runs_and_its_temperature_is_as_planned_or_held() -> None:
-    (block,) = blocks("In your own training loop")
+    (block,) = blocks("docs/guide.md", "In your own training loop")
     there: dict[str, Any] = {}
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
-        exec(compile(block, "README.md", "exec"), there)
+        exec(compile(block, "docs/guide.md", "exec"), there)
     assert there["step"] == 23
     assert there["temperature"] == pytest.approx(1.0)
     seen = (there["logits"] / there["held"]).detach()
@@ -42,11 +48,47 @@ def test_a_loop_of_ones_own_runs_and_its_temperature_is_as_planned_or_held() -> 
     assert torch.isfinite(there["loss"])
 
 
-def test_every_name_that_is_imported_is_there_and_means_one_thing() -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_every_name_that_is_imported_is_there_and_means_one_thing(page: str) -> None:
     meant: dict[str, set[tuple[str, str]]] = {}
-    for name, module, attribute in imported():
+    for name, module, attribute in imported(page):
         there = importlib.import_module(module)
         if attribute and not hasattr(there, attribute):
             importlib.import_module(f"{module}.{attribute}")
         meant.setdefault(name, set()).add((module, attribute))
     assert {name: places for name, places in meant.items() if len(places) > 1} == {}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", PAGES[page]):
+        path, _, heading = target.partition("#")
+        if path.startswith("https://"):
+            continue
+        place = ((ROOT / page).parent / path).resolve() if path else ROOT / page
+        assert place.exists(), target
+        heads = [re.sub(r"[^\w -]", "", line).strip().lower().replace(" ", "-") for line in _heads(place)] if heading else []
+        assert not heading or heading in heads, target
+
+
+def _heads(place: Path) -> list[str]:
+    return re.findall(r"^#+ (.*)$", place.read_text(), re.M)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_verb_and_option_that_is_shown_is_one(page: str) -> None:
+    """Each `thermocline VERB --option` of the page's commands, as the command line itself has it."""
+    from typer.main import get_command
+
+    from thermocline.cli import app
+
+    shown = [line.split("  #")[0].split() for block in fenced(PAGES[page], "") for line in block.splitlines()]
+    commands = [words[words.index("thermocline") + 1 :] for words in shown if "thermocline" in words]
+    assert commands
+    for words in commands:
+        verb = get_command(app)
+        while words and words[0] in getattr(verb, "commands", {}):
+            verb = verb.commands[words.pop(0)]
+        known = {option for parameter in verb.params for option in parameter.opts} | {"--help"}
+        assert not hasattr(verb, "commands"), words
+        assert {word for word in words if word.startswith("-")} <= known, words

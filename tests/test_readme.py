@@ -2,12 +2,16 @@
 
 import ast
 import importlib
+import io
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rich.console
 import torch
+
+from thermocline import advise
 
 ROOT = Path(__file__).parent.parent
 PAGES = {name: (ROOT / name).read_text() for name in ("README.md", "docs/guide.md")}
@@ -36,7 +40,7 @@ def imported(page: str) -> list[tuple[str, str, str]]:
 
 
 def test_a_loop_of_ones_own_runs_and_its_temperature_is_as_planned_or_held() -> None:
-    (block,) = blocks("docs/guide.md", "In your own training loop")
+    block, _ = blocks("docs/guide.md", "In your own training loop")
     there: dict[str, Any] = {}
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
@@ -92,3 +96,11 @@ def test_every_verb_and_option_that_is_shown_is_one(page: str) -> None:
         known = {option for parameter in verb.params for option in parameter.opts} | {"--help"}
         assert not hasattr(verb, "commands"), words
         assert {word for word in words if word.startswith("-")} <= known, words
+
+
+def test_the_advice_that_is_shown_is_what_the_rows_give() -> None:
+    console = rich.console.Console(width=124, record=True, file=io.StringIO())
+    console.print(advise.told(advise.advise(ROOT / "results" / "table1" / "cifar100-resnet18")))
+    assert fenced(PAGES["docs/guide.md"], "text") == [
+        "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
+    ]

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import random
+import re
 import tempfile
 import time
 import warnings
@@ -322,12 +323,13 @@ def _number(value: float | Tensor) -> float:
 
 
 def _key(row: record.Row) -> str:
-    """A flat key for a logger.
+    """Where a number goes in a log, in the letters that all loggers take (MLflow's are words, dots, dashes and slashes).
 
-    >>> _key(record.Row("train", "head", 8, "flatten", "rank", "of=covariance,rtol=0.001", 3.0))
-    'rank/train/head/of=covariance,rtol=0.001'
+    >>> _key(record.Row("train", "head", 3, "full", "rank", "of=covariance,rtol=0.001", 7.0))
+    'rank/train/head/of-covariance/rtol-0.001'
     """
-    return "/".join(filter(None, (row.measure, row.split, row.layer, row.params)))
+    words = (row.measure, row.split, row.layer, row.params.replace(",", "/").replace("=", "-"))
+    return "/".join(re.sub(r"[^\w./ -]", "-", word) for word in words if word)
 
 
 def _sample(data: Any, net: nn.Module, samples: int) -> tuple[source.Arguments, Tensor]:

@@ -19,7 +19,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-from thermocline import __version__
+from thermocline import __version__, record
 from thermocline.record import load_runs
 from thermocline.report import summary
 
@@ -47,7 +47,11 @@ def test_sweep_compares(tmp_path: Path) -> None:
     words = [*TINY, "--over", "train.temperature=1,20", "--out", "runs"]
     printed = thermocline("sweep", *words, cwd=tmp_path)
     assert "T = 20" in printed
-    assert len(list((tmp_path / "runs").glob("*/rows.parquet"))) == 2
+    runs = [file.parent for file in (tmp_path / "runs").glob("*/rows.parquet")]
+    assert len(runs) == 2
+    with record.open_run(runs[0], record.load_run(runs[0]).spec):  # as another process would
+        said = " ".join(thermocline("sweep", *words, cwd=tmp_path).split())
+    assert "1 run was left to another process that is at it; once that is done, the same command shows all" in said
 
 
 def test_what_finished_of_a_failed_sweep_is_reported(tmp_path: Path) -> None:

@@ -184,6 +184,19 @@ def test_a_sweep_in_processes_gives_every_run(tmp_path: Path) -> None:
     assert set(table["temperature"].to_pylist()) == {1.0, 50.0}
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path: Path, jobs: int) -> None:
+    """So the same sweep can be started on several machines that share a folder."""
+    runs = spec.grid(TINY, {"train.temperature": [1, 50, 100], "train.epochs": [1]})
+    with record.open_run(tmp_path / runs[1].name, runs[1]):
+        events = list(run.follow_all(runs, tmp_path, jobs=jobs, device="cpu"))
+    assert [event.run for event in events if event.phase == "elsewhere"] == [runs[1].name]
+    assert {event.run for event in events if event.phase == "finished"} == {runs[0].name, runs[2].name}
+    assert not (tmp_path / runs[1].name / "rows.log").exists()
+    run.sweep(runs, tmp_path, jobs=jobs, device="cpu")
+    assert all(record.load_run(tmp_path / one.name).finished for one in runs)
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc to see processes")
 def test_closing_a_sweep_ends_its_processes_and_it_goes_on_later(tmp_path: Path) -> None:
     runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [2000]})

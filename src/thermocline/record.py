@@ -148,6 +148,10 @@ def check_place(path: str | os.PathLike[str]) -> None:
             raise InputError(f"{path} holds {strangers[0]!r} and no spec.json: not a run directory; choose an empty one")
 
 
+class Busy(InputError):
+    """Another process is writing this run."""
+
+
 @contextlib.contextmanager
 def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
     """Create or reopen the directory of a run, locked against every other process."""
@@ -160,7 +164,7 @@ def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise InputError(f"{path} is being written by another process; wait for it, or choose another directory") from None
+            raise Busy(f"{path} is being written by another process; wait for it, or choose another directory") from None
         _claim(path, run)
         yield Record(path, run)
 

@@ -84,7 +84,7 @@ def points(over: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def show(events: Iterable[Progress], *, again: str) -> None:
-    """Draw progress with a rate and an ETA for every run; on Ctrl-C say how to go on."""
+    """Draw progress with a rate and an ETA for every run; say what others are at and, on Ctrl-C, how to go on."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
@@ -93,18 +93,19 @@ def show(events: Iterable[Progress], *, again: str) -> None:
         TextColumn("eta"), TimeRemainingColumn(compact=True), TextColumn("{task.fields[note]}"),
     )  # fmt: skip
     with Bars(*columns, console=err) as bars:
-        tasks = {}
+        tasks, elsewhere = {}, 0
         try:
             for event in events:
                 if event.run not in tasks:
                     tasks[event.run] = bars.add_task(escape(event.run), total=None, note="", rate="")
                 task = tasks[event.run]
-                note = escape(event.note) if event.phase in ("loading", "failed") else ""
+                note = escape(event.note) if event.phase in ("loading", "failed", "elsewhere") else ""
                 bars.update(task, note=f"{event.phase} {note}")
                 if event.total:
                     bars.update(task, completed=event.step, total=event.total)
                     speed = bars.tasks[task].speed
                     bars.update(task, rate=f"{speed:.0f} steps/s" if speed else "")
+                elsewhere += event.phase == "elsewhere"
                 if event.phase == "finished":
                     total = bars.tasks[task].total or 1
                     bars.update(task, completed=total, total=total)
@@ -112,3 +113,6 @@ def show(events: Iterable[Progress], *, again: str) -> None:
             bars.stop()
             err.print(f"interrupted; what is done is kept, and {again} goes on from there", highlight=False)
             raise typer.Exit(130) from None
+    if elsewhere:
+        runs = f"{elsewhere} run{'s were' if elsewhere > 1 else ' was'}"
+        err.print(f"{runs} left to another process that is at it; once that is done, {again} shows all", highlight=False)

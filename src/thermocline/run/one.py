@@ -28,7 +28,7 @@ class Progress:
     """Where a run stands."""
 
     run: str
-    phase: Literal["loading", "training", "measuring", "finished", "failed"]
+    phase: Literal["loading", "training", "measuring", "finished", "failed", "elsewhere"]
     step: int = 0
     total: int = 0
     note: str = ""

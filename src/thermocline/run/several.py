@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from thermocline import spec
+from thermocline import record, spec
 from thermocline.run.one import Progress, check, follow
 from thermocline.spec import InputError
 
@@ -27,7 +27,10 @@ def sweep(
     device: str = "auto",
     data_dir: str | None = None,
 ) -> list[Path]:
-    """Carry out several runs, `jobs` of them side by side in processes of their own, and return their directories."""
+    """Carry out several runs, `jobs` of them side by side in processes of their own, and return their directories.
+
+    A run that another process is at is left to it: the same sweep, started on several machines that share a folder, is shared.
+    """
     runs = list(runs)
     for _ in follow_all(runs, store, jobs=jobs, device=device, data_dir=data_dir):
         pass
@@ -43,6 +46,7 @@ def follow_all(
     data_dir: str | None = None,
 ) -> Iterator[Progress]:
     """Carry out several runs, yielding where each stands. One that fails stops itself alone; the first error is raised last.
+    One that another process is at is "elsewhere", and left to it.
 
     Under `torchrun` a failure ends them all: processes that no longer do the same would sum what does not belong together.
     """
@@ -74,6 +78,8 @@ def _attempt(what: spec.Run, *, store: str, device: str, data_dir: str | None) -
     """A run's events, ending with its error as a value where it has one."""
     try:
         yield from follow(what, Path(store) / what.name, device=device, data_dir=data_dir)
+    except record.Busy:
+        yield Progress(what.name, "elsewhere", note="another process is at it")
     except (InputError, spec.Failure) as error:
         yield from _failed(what, error)
 

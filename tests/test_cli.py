@@ -394,11 +394,11 @@ def test_help_is_quick_and_light(tmp_path: Path) -> None:
     began = time.monotonic()
     printed = thermocline("--help", cwd=tmp_path)
     print(f"--help took {time.monotonic() - began:.2f} s")
-    for verb in ("demo", "train", "sweep", "scan", "report", "tradeoff", "detect", "reproduce", "bench", "list"):
+    for verb in ("demo", "train", "sweep", "scan", "report", "advise", "tradeoff", "detect", "reproduce", "bench", "list"):
         assert verb in printed
     code = "import sys, thermocline.cli; assert not {'torch', 'pyarrow', 'altair', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
-    report = "from thermocline.cli import reproduce; reproduce.reproduce('figure6', report=True)"
+    report = "from thermocline.cli import reproduce; reproduce.reproduce(['figure6'], report=True)"
     (tmp_path / "results").mkdir()
     code = f"import sys; {report}; assert 'pyarrow' in sys.modules and 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

@@ -101,7 +101,7 @@ def test_a_run_that_stopped_itself_is_an_outcome(tmp_path: Path) -> None:
     fill(tmp_path, TABLE.runs[:5])
     last = TABLE.runs[5]
     record_run(tmp_path / TABLE.name, last, {0: rows(0.8, 0.5, 59)}, finish=False)
-    assert continuing.missing(TABLE, tmp_path, seeds=0) == {TABLE.name: [last]}
+    assert continuing.missing(TABLE, tmp_path, seeds=0) == {tmp_path / TABLE.name / last.name: last}
     with record.open_run(tmp_path / TABLE.name / last.name, last) as log:
         log.describe({"stopped": "it has not begun to learn"})
     one = study(TABLE, Shelf(tmp_path))
@@ -398,12 +398,12 @@ def test_table_1_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     small = Experiment("small", "Small.", "", runs, tuple(claims), Cost("seconds"))
     monkeypatch.setattr(catalogue, "homes", lambda: {catalogue.family(what): "small" for what in runs})
     lacking = continuing.missing(small, tmp_path, seeds=0)
-    assert lacking == {"small": list(runs)}
+    assert lacking == {tmp_path / "small" / what.name: what for what in runs}
     assert not continuing.obstacle(small, list(runs), device="cpu", data_dir=None)
-    for _ in continuing.follow(lacking, tmp_path, jobs=1, device="cpu", data_dir=None):
+    for _ in run.follow_in(lacking, device="cpu"):
         pass
     assert continuing.missing(small, tmp_path, seeds=0) == {}
-    assert [len(some) for some in continuing.missing(small, tmp_path, seeds=4).values()] == [2]
+    assert len(continuing.missing(small, tmp_path, seeds=4)) == 2
     one = study(small, Shelf(tmp_path))
     assert [finding.verdict.word for finding in one.findings] == [HOLDS] * 4
     assert json.loads((tmp_path / "small" / runs[0].name / "provenance.json").read_text())["wall_seconds"] > 0
@@ -465,16 +465,6 @@ def test_a_curve_leaves_out_the_nets_that_verdicts_do(tmp_path: Path) -> None:
     assert drawn is not None
     assert "stable_rank: 10" in drawn
     assert "stable_rank: 39" not in drawn
-
-
-def test_one_home_that_fails_leaves_the_others_to_be_run(tmp_path: Path) -> None:
-    base = spec.parse(
-        Run(), ["data.classes=5", "data.train=100", "data.test=50", "net.width=16", "train.epochs=1", "train.batch=50"]
-    )
-    homes = {"a": [spec.replace(base, {"train.lr": 1e30})], "b": [base]}
-    with pytest.raises(spec.Failure, match="try a smaller"):
-        list(continuing.follow(homes, tmp_path, jobs=1, device="cpu", data_dir=None))
-    assert record.load_run(tmp_path / "b" / base.name).finished
 
 
 def test_a_page_whose_rows_are_gone_says_so(tmp_path: Path) -> None:

@@ -185,6 +185,15 @@ def test_a_sweep_in_processes_gives_every_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_fails_leaves_the_others_to_be_run_wherever_they_belong(tmp_path: Path, jobs: int) -> None:
+    good = spec.replace(TINY, {"train.epochs": 1})
+    places = {tmp_path / "a" / "bad": spec.replace(good, {"train.lr": 1e30}), tmp_path / "b" / "good": good}
+    with pytest.raises(spec.Failure, match="try a smaller"):
+        list(run.follow_in(places, jobs=jobs, device="cpu"))
+    assert record.load_run(tmp_path / "b" / "good").finished
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path: Path, jobs: int) -> None:
     """So the same sweep can be started on several machines that share a folder."""
     runs = spec.grid(TINY, {"train.temperature": [1, 50, 100], "train.epochs": [1]})

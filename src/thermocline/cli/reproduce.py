@@ -13,13 +13,16 @@ from thermocline.spec import Failure, InputError
 
 if TYPE_CHECKING:
     from thermocline.reproduce import Experiment
+    from thermocline.spec import Run
 
 MANY = 4  # experiments from which on each is a line in the terminal
 Results = Annotated[Path, typer.Option(help="Folder of the rows, pages and figures of all experiments.")]
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="An experiment, a group such as table1, or all (see: list experiments).")],
+    names: Annotated[
+        list[str], typer.Argument(help="Experiments, groups such as table1, or all (see: list experiments).", metavar="NAME...")
+    ],
     report: Annotated[bool, typer.Option("--report", help="Train nothing: compare what is there, and write it down.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write it all as one .html page.")] = None,
     seeds: Annotated[
@@ -31,7 +34,7 @@ def reproduce(
     download: Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn if missing.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Run an experiment's claims, or what is missing of them, and print ours beside the published numbers.
+    """Run what experiments are missing, the first named first, and print ours beside the published numbers.
 
     Goes on where it stopped. Without the data, or a GPU where one is needed, it says so and compares the rows that are there.
 
@@ -39,16 +42,14 @@ def reproduce(
     """
     from thermocline import reproduce as work
 
-    experiments = work.select(name)
+    experiments = list({one.name: one for name in names for one in work.select(name)}.values())
     if output is not None and output.suffix.lower() != ".html":
         raise InputError(f"{output} is to be a page: end its name in .html")
     _require(results if report else None, None if download else data_dir, device)
     failure = None
-    for experiment in [] if report else experiments:
-        try:
-            _run(experiment, results, seeds=seeds, jobs=jobs, data_dir=data_dir, download=download, device=device)
-        except (InputError, Failure) as error:  # what is there is still to be compared
-            failure = failure or error
+    if not report:
+        options = {"data_dir": data_dir, "device": device}
+        failure = _fill(experiments, results, seeds=seeds, jobs=jobs, download=download, **options)
     shelf = work.Shelf(results)
     studies = [work.study(experiment, shelf) for experiment in experiments]
     for shown in map(work.terminal, studies) if len(studies) < MANY else [work.glance(studies)]:
@@ -76,21 +77,40 @@ def _require(results: Path | None, data_dir: str | None, device: str) -> None:
         check_device(device)
 
 
-def _run(
-    experiment: Experiment, results: Path, *, seeds: int, jobs: int, data_dir: str | None, download: bool, device: str
-) -> None:
-    """Make what is missing, as far as it can be made here."""
+def _fill(
+    experiments: list[Experiment], results: Path, *, seeds: int, jobs: int, data_dir: str | None, download: bool, device: str
+) -> Exception | None:
+    """Make what is missing, as far as it can be made here; the first error, since what is there is still to be compared."""
+    from thermocline.run import follow_in
+
+    places: dict[Path, Run] = {}
+    failure = None
+    for experiment in experiments:
+        try:
+            places |= _lacking(experiment, results, seeds, data_dir, download=download, device=device)
+        except (InputError, Failure) as error:
+            failure = failure or error
+    try:
+        if places:
+            show(follow_in(places, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
+    except (InputError, Failure) as error:
+        failure = failure or error
+    return failure
+
+
+def _lacking(
+    experiment: Experiment, results: Path, seeds: int, data_dir: str | None, *, download: bool, device: str
+) -> dict[Path, Run]:
+    """Compute what needs no runs, and find those that are missing and can be made here; where they cannot, say why."""
     from thermocline.reproduce import continuing
 
     if why := continuing.compute(experiment, results, device=device):
         err.print(f"{experiment.name}: not computed here: {escape(why)}", highlight=False, soft_wrap=True)
-    lacking = continuing.missing(experiment, results, seeds=seeds)
-    runs = [run for some in lacking.values() for run in some]
-    if not runs:
-        return
-    fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
-    if why := continuing.obstacle(experiment, runs, device=device, data_dir=data_dir):
-        err.print(f"{experiment.name}: {len(runs)} runs are not made here: {escape(why)}", highlight=False, soft_wrap=True)
-        return
-    events = continuing.follow(lacking, results, jobs=jobs, device=device, data_dir=data_dir)
-    show(events, again="the same command")
+    missing = continuing.missing(experiment, results, seeds=seeds)
+    if not missing:
+        return {}
+    fetch({name for run in missing.values() for name in (run.data.name, *run.data.ood)}, data_dir, download)
+    if why := continuing.obstacle(experiment, missing.values(), device=device, data_dir=data_dir):
+        err.print(f"{experiment.name}: {len(missing)} runs are not made here: {escape(why)}", highlight=False, soft_wrap=True)
+        return {}
+    return missing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -13,8 +13,7 @@ from thermocline.reproduce.catalogue import Experiment
 from thermocline.reproduce.computed import COMPUTED
 from thermocline.reproduce.sources import COMPUTED as TABLE
 from thermocline.reproduce.sources import write_computed
-from thermocline.run import Progress
-from thermocline.spec import Failure, InputError, Run
+from thermocline.spec import InputError, Run
 
 
 def compute(experiment: Experiment, results: Path, *, device: str) -> str:
@@ -30,18 +29,17 @@ def compute(experiment: Experiment, results: Path, *, device: str) -> str:
     return ""
 
 
-def missing(experiment: Experiment, results: Path, *, seeds: int) -> dict[str, list[Run]]:
-    """The runs that are not finished, by the experiment in whose folder they belong; one that stopped itself would again."""
-    found: dict[str, list[Run]] = {}
+def missing(experiment: Experiment, results: Path, *, seeds: int) -> dict[Path, Run]:
+    """The runs that are not finished, by the folder they belong in; one that stopped itself would again."""
+    found = {}
     for what in catalogue.seeded(experiment.runs, seeds) if seeds else experiment.runs:
-        home = catalogue.home(what)
-        folder = results / home / what.name
+        folder = results / catalogue.home(what) / what.name
         if not (folder / "rows.parquet").exists() and not record.stopped(folder):
-            found.setdefault(home, []).append(what)
+            found[folder] = what
     return found
 
 
-def obstacle(experiment: Experiment, runs: list[Run], *, device: str, data_dir: str | None) -> str:
+def obstacle(experiment: Experiment, runs: Iterable[Run], *, device: str, data_dir: str | None) -> str:
     """Why runs cannot be made here, in words; empty where they can. A device asked for by name is taken at its word."""
     found = [why] if (why := _too_slow(experiment, device)) else []
     try:
@@ -56,15 +54,3 @@ def _too_slow(experiment: Experiment, device: str) -> str:
     if experiment.cost.gpu and device == "auto" and run.check_device(device).type == "cpu":
         return f"it takes {experiment.cost.words}, and there is no GPU here (--device cpu runs it all the same)"
     return ""
-
-
-def follow(runs: dict[str, list[Run]], results: Path, *, jobs: int, device: str, data_dir: str | None) -> Iterator[Progress]:
-    """Carry the runs out, each in its own experiment's folder; the first error is raised last."""
-    failure = None
-    for home, some in runs.items():
-        try:
-            yield from run.follow_all(some, results / home, jobs=jobs, device=device, data_dir=data_dir)
-        except (InputError, Failure) as error:
-            failure = failure or error
-    if failure:
-        raise failure

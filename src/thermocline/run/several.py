@@ -50,20 +50,26 @@ def follow_all(
 
     Under `torchrun` a failure ends them all: processes that no longer do the same would sum what does not belong together.
     """
-    runs = list({what.key: what for what in runs}.values())
-    for what in runs:
+    yield from follow_in({Path(store) / what.name: what for what in runs}, jobs=jobs, device=device, data_dir=data_dir)
+
+
+def follow_in(
+    places: Mapping[Path, spec.Run], *, jobs: int = 1, device: str = "auto", data_dir: str | None = None
+) -> Iterator[Progress]:
+    """The same of runs that have a directory each."""
+    for what in places.values():
         check(what, device=device, data_dir=data_dir)
-    options = {"store": os.fspath(store), "device": device, "data_dir": data_dir}
+    options = {"device": device, "data_dir": data_dir}
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         if jobs > 1:
             raise InputError("under torchrun the processes share each run; leave out --jobs")
-        for what in runs:
-            yield from follow(what, Path(store) / what.name, device=device, data_dir=data_dir)
+        for place, what in places.items():
+            yield from follow(what, place, **options)
         return
-    if jobs > 1 and len(runs) > 1:
-        stream = _side_by_side(runs, jobs, options)
+    if jobs > 1 and len(places) > 1:
+        stream = _side_by_side(places, jobs, options)
     else:
-        stream = (event for what in runs for event in _attempt(what, **options))
+        stream = (event for place, what in places.items() for event in _attempt(what, place, **options))
     failure: Exception | None = None
     for event in stream:
         if isinstance(event, Exception):
@@ -74,10 +80,10 @@ def follow_all(
         raise failure
 
 
-def _attempt(what: spec.Run, *, store: str, device: str, data_dir: str | None) -> Iterator[Progress | Exception]:
+def _attempt(what: spec.Run, place: Path, *, device: str, data_dir: str | None) -> Iterator[Progress | Exception]:
     """A run's events, ending with its error as a value where it has one."""
     try:
-        yield from follow(what, Path(store) / what.name, device=device, data_dir=data_dir)
+        yield from follow(what, place, device=device, data_dir=data_dir)
     except record.Busy:
         yield Progress(what.name, "elsewhere", note="another process is at it")
     except (InputError, spec.Failure) as error:
@@ -89,14 +95,14 @@ def _failed(what: spec.Run, error: Exception) -> Iterator[Progress | Exception]:
     yield (InputError if isinstance(error, InputError) else spec.Failure)(f"{what.name}: {error}")
 
 
-def _side_by_side(runs: list[spec.Run], jobs: int, options: Mapping[str, Any]) -> Iterator[Progress | Exception]:
+def _side_by_side(places: Mapping[Path, spec.Run], jobs: int, options: Mapping[str, Any]) -> Iterator[Progress | Exception]:
     """Each run in a process of its own that reports a line of JSON an event, in no need of the caller's `__main__`."""
-    waiting, working = list(runs), selectors.DefaultSelector()
+    waiting, working = list(places.items()), selectors.DefaultSelector()
     try:
         while waiting or working.get_map():
             while waiting and len(working.get_map()) < jobs:
-                what = waiting.pop(0)
-                process = _start(what, jobs, options)
+                place, what = waiting.pop(0)
+                process = _start(what, place, jobs, options)
                 working.register(process.stdout, selectors.EVENT_READ, (what, process))  # pyright: ignore[reportArgumentType]
             for key, _ in working.select():
                 what, process = key.data
@@ -116,9 +122,10 @@ def _side_by_side(runs: list[spec.Run], jobs: int, options: Mapping[str, Any]) -
         working.close()
 
 
-def _start(what: spec.Run, jobs: int, options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+def _start(what: spec.Run, place: Path, jobs: int, options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     order = {
         "run": spec.to_json(what),
+        "place": os.fspath(place),
         "options": options,
         "argv": sys.argv,
         "threads": max(torch.get_num_threads() // jobs, 1),
@@ -147,7 +154,7 @@ def work() -> None:
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed must not be taken for an event
     try:
-        for event in _attempt(spec.from_json(order["run"]), **order["options"]):
+        for event in _attempt(spec.from_json(order["run"]), Path(order["place"]), **order["options"]):
             print(json.dumps(_encode(event)), file=events)
     except BrokenPipeError:
         os._exit(1)  # the sweep is gone; what is done is on disk

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import thermocline as tc
-from thermocline import data, nets, record, run, spec
+from thermocline import data, nets, record, report, run, spec
 from thermocline.report import curves
 from thermocline.spec import Data, InputError, Net, Run, Train
 
@@ -293,6 +293,18 @@ def test_a_batch_of_more_than_there_is_is_said(tmp_path: Path) -> None:
     said = r"^train.batch=100000 is more than the 400 training images: every step takes all of them$"
     with pytest.warns(UserWarning, match=said):
         run.run(what, tmp_path / "a", device="cpu")
+
+
+def test_other_data_may_be_at_any_path(tmp_path: Path) -> None:
+    images, labels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8), np.arange(40) % 4
+    (tmp_path / "deep").mkdir()
+    np.savez(other := tmp_path / "deep" / "test.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    changes = {"data.ood": (f"arrays:{other}",), "train.epochs": 1, "train.snapshots": 1}
+    (found,) = report.summary([run.run(spec.replace(TINY, changes), tmp_path / "run", device="cpu")])
+    assert set(found.ood_drop) == {f"arrays:{other}"}
+    assert set(found.probes) == {"test", f"arrays:{other}"}
+    with pytest.raises(InputError, match="cannot be called 'test'"):
+        run.check(spec.replace(TINY, {"data.ood": ("test",)}), data_dir=str(tmp_path / "deep"))
 
 
 def test_why_a_run_stopped_itself_is_kept(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
     for name in (what.data.name, *what.data.ood):
         data.check(name, data_dir=data_dir)
     data.require_other(what.data.name, what.data.ood)
+    for name in what.data.ood:
+        measure.check_name(name)
     if not measure.select(what.measures):
         raise InputError("measures is empty: name at least one (see: thermocline list measures), or 'all'")
     if absent := set(measure.select(what.follow)) - set(measure.select(what.measures)):

@@ -109,6 +109,14 @@ class Train:
             raise InputError("nesterov=true needs a momentum above 0")
         if self.nesterov and self.optimizer != "sgd":
             raise InputError(f"nesterov=true is for optimizer=sgd, not {self.optimizer}")
+        for name in ("milestones", "decay"):
+            if getattr(self, name) != getattr(Train, name) and self.schedule != "step":
+                raise InputError(f"{name} is for schedule=step, not {self.schedule}")
+        if self.warmup > self.epochs:
+            raise InputError(f"warmup={self.warmup:g} epochs are more than the epochs={self.epochs} of training")
+        if self.temperature_target is not None and self.temperature != 1:
+            found = f"temperature_schedule={self.temperature_schedule} finds the temperature"
+            raise InputError(f"{found}: leave out temperature={self.temperature:g}, which would have no effect")
         if self.temperature_target is not None and self.loss == "logitnorm":
             raise InputError("loss=logitnorm fixes the size of the logits, so temperature_target has nothing to hold")
         for name, ways in (("end", ("linear", "cosine", "exponential", "step")), ("target", ("hold-norm", "hold-entropy"))):

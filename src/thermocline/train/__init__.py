@@ -153,6 +153,14 @@ def _stalled(train: spec.Train, step: int, right: float, guessing: float) -> str
     decay = f"less train.weight_decay (now {train.weight_decay:g}; train.norm_weight_decay=0 spares what logits grow by), "
     return (
         f"by step {step} the net gets {right:.1%} of its training images right, where guessing gets {guessing:.1%}: it has not "
-        f"begun to learn; try a larger train.lr (now {train.lr:g}), a lower train.temperature (now {train.temperature:g}), "
+        f"begun to learn; try a larger train.lr (now {train.lr:g}), {_colder(train)}, "
         f"{decay if train.weight_decay else ''}or more train.patience"
     )
+
+
+def _colder(train: spec.Train) -> str:
+    """What makes the softmax sharper: T, or the target that it follows."""
+    if train.temperature_target is None:
+        return f"a lower train.temperature (now {train.temperature:g})"
+    way = "larger" if train.temperature_schedule == "hold-norm" else "lower"
+    return f"a {way} train.temperature_target (now {train.temperature_target:g})"

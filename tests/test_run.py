@@ -243,6 +243,8 @@ def test_blowing_up_on_the_last_step_is_divergence_too(tmp_path: Path) -> None:
     what = spec.replace(TINY, {"train.lr": 1e30, "train.epochs": 1, "train.batch": 400, "train.snapshots": 1})
     with pytest.raises(spec.Failure, match=r"at step 1 there are NaN .* try a smaller train.lr"):
         run.run(what, tmp_path / "a", device="cpu")
+    with pytest.raises(spec.Failure, match=r"at step 0 there are NaN .*, before anything was trained; try a smaller net.init"):
+        run.run(spec.replace(TINY, {"net.init_scale": 1e30}), tmp_path / "b", device="cpu")
 
 
 def test_running_out_of_memory_is_said(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_divergence_says_where_and_what_to_try(gen: torch.Generator) -> None:
     split, net = toy(gen), small()
     with torch.no_grad():
         net.head.weight[0, 0] = math.nan
-    with pytest.raises(train.Diverged, match="loss became nan at step 1;"):
+    with pytest.raises(train.Diverged, match="loss became nan at step 1, before anything was trained; try a smaller net.init"):
         run_to_end(net, split, Train(epochs=1, batch=16))
 
 

@@ -195,7 +195,7 @@ def _measure(what: spec.Run, state: train.State, splits: Splits, *, final: bool,
     try:
         return measure.measure(state.net, splits["train"], splits["test"], ood, **options)
     except spec.Failure as error:
-        raise train.Diverged(train.hint(what.train, f"at step {state.step} {error}")) from None
+        raise train.Diverged(train.hint(what.train, f"at step {state.step} {error}", trained=state.step > 0)) from None
 
 
 def _resume(log: record.Record | _Listener, state: train.State, snapshots: list[int], team: Team) -> None:

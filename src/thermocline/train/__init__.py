@@ -121,7 +121,8 @@ class _Watch:
         *losses, hits = torch.stack([*self.losses, counted]).cpu().tolist()  # in one transfer: a GPU waits for each
         for offset, loss in enumerate(losses, start=1):
             if not math.isfinite(loss):
-                raise Diverged(hint(self.train, f"loss became {loss} at step {self.seen + offset}"))
+                step = self.seen + offset
+                raise Diverged(hint(self.train, f"loss became {loss} at step {step}", trained=step > 1))
         mean = sum(losses) / len(losses)
         self.state.limit = self.state.limit or 20 * max(losses[0], math.log(self.step.split.classes), 1.0)
         if mean > self.state.limit:
@@ -143,8 +144,11 @@ class _Watch:
             state.since, state.right, self.before = now, 0, hits
 
 
-def hint(train: spec.Train, what: str) -> str:
-    """What happened, and what to try against it."""
+def hint(train: spec.Train, what: str, *, trained: bool = True) -> str:
+    """What happened, and what to try against it; of a net as it was made (`trained=False`), no rate is to blame."""
+    if not trained:
+        warmer = f"a higher train.temperature (now {train.temperature:g})"
+        return f"{what}, before anything was trained; try a smaller net.init_scale or net.logit_norm_init, or {warmer}"
     clip = "" if train.clip else ", clip gradients (train.clip=1)"
     return f"{what}; try a smaller train.lr (now {train.lr:g}), a longer train.warmup{clip}"
 

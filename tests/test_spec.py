@@ -97,6 +97,7 @@ def test_set_parses_by_type(text: str, path: str, value: object) -> None:
     [
         ("train.temprature=3", "did you mean 'train.temperature'"),
         ("train.schedule=cosin", "did you mean 'cosine'"),
+        ("train.optimizer=SGD", "did you mean 'sgd'"),
         ("train.lr=fast", "train.lr takes float, got 'fast'"),
         ("train.lr=nan", "lr must be finite"),
         ("train.epochs=1.5", "train.epochs takes int"),

@@ -271,6 +271,13 @@ def test_bad_folders_are_refused(tmp_path: Path) -> None:
     assert "is not a folder" in refusal(f"folder:{tmp_path / 'file'}")
 
 
+def test_a_folder_too_small_to_be_cut_says_so(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        picture(tmp_path / name / "only.png", 8, 8)
+    with pytest.raises(InputError, match="has no test images; where they are cut from the training images, some class must"):
+        data.load(f"folder:{tmp_path}")
+
+
 def test_train_and_test_folders_must_agree(tmp_path: Path) -> None:
     two_classes(tmp_path / "train")
     assert "has train/ but no test/" in refusal(f"folder:{tmp_path}")

@@ -218,3 +218,15 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     (path / "rows.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(InputError, match="rows.parquet is damaged"):
         record.load_run(path)
+
+
+@pytest.mark.parametrize("file", ["spec.json", "provenance.json"])
+def test_json_of_another_kind_is_damage(tmp_path: Path, file: str) -> None:
+    with record.open_run(tmp_path / "run", Run()) as opened:
+        opened.append(0, [])
+        opened.describe({"seed": 0})
+    (tmp_path / "run" / file).write_text("[]")
+    with pytest.raises(InputError, match=f"{file} is damaged: it holds a list"):
+        record.load_run(tmp_path / "run")
+    with pytest.raises(InputError, match="it holds a list"), record.open_run(tmp_path / "run", Run()) as opened:
+        opened.provenance()

@@ -171,6 +171,14 @@ def test_that_there_is_no_effect_takes_seeds_that_agree(tmp_path):
         assert ("which these seeds do not tell from none" in found.sentence) == (status == "unclear")
 
 
+def test_a_temperature_that_moves_is_said(tmp_path):
+    for name, last in (("moves", 3.4492), ("stays", 1000.0)):
+        write_pair(tmp_path / name, {"more": [record.Row("train", "", 0, "", "temperature", "", last)]})
+        said = [verdict.sentence for verdict in report.verdicts(summarise(tmp_path / name)) if verdict.status == "caution"]
+        moves = ["T = 1000 is a name only: the temperature moves, and is 3.45 when last measured."]
+        assert said == (moves if name == "moves" else [])
+
+
 def test_what_weakens_a_comparison_is_said(tmp_path):
     write_pair(tmp_path / "lr", {"train": {"lr": 0.5}})
     assert judged(tmp_path / "lr")["Comparison"].sentence.endswith("more than temperature: train.lr 0.1 to 0.5.")

@@ -145,6 +145,12 @@ def test_guessing_is_naming_the_most_frequent_class(tmp_path):
     assert "where guessing gets 16.0 %" in advised(tmp_path)["Not learned"].replace("\u00a0", " ")
 
 
+def test_where_temperature_follows_a_target_the_target_is_what_to_change(tmp_path):
+    held = {"temperature_schedule": "hold-norm", "temperature_target": 0.1}
+    write(tmp_path / "run", **COLD, reached=0.06, train=held)
+    assert "try another train.temperature_target, a larger" in advised(tmp_path)["Not learned"]
+
+
 def test_nets_are_compared_only_with_those_that_learned(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "MAKERS", ())
     write_pair(tmp_path, {"reached": 0.06})

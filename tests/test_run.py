@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import thermocline as tc
-from thermocline import data, nets, record, run, spec
+from thermocline import data, nets, record, report, run, spec
 from thermocline.report import curves
 from thermocline.spec import Data, InputError, Net, Run, Train
 
@@ -265,6 +265,8 @@ def test_blowing_up_on_the_last_step_is_divergence_too(tmp_path: Path) -> None:
     what = spec.replace(TINY, {"train.lr": 1e30, "train.epochs": 1, "train.batch": 400, "train.snapshots": 1})
     with pytest.raises(spec.Failure, match=r"at step 1 there are NaN .* try a smaller train.lr"):
         run.run(what, tmp_path / "a", device="cpu")
+    with pytest.raises(spec.Failure, match=r"at step 0 there are NaN .*, before anything was trained; try a smaller net.init"):
+        run.run(spec.replace(TINY, {"net.init_scale": 1e30}), tmp_path / "b", device="cpu")
 
 
 def test_running_out_of_memory_is_said(tmp_path: Path) -> None:
@@ -315,6 +317,18 @@ def test_a_batch_of_more_than_there_is_is_said(tmp_path: Path) -> None:
     said = r"^train.batch=100000 is more than the 400 training images: every step takes all of them$"
     with pytest.warns(UserWarning, match=said):
         run.run(what, tmp_path / "a", device="cpu")
+
+
+def test_other_data_may_be_at_any_path(tmp_path: Path) -> None:
+    images, labels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8), np.arange(40) % 4
+    (tmp_path / "deep").mkdir()
+    np.savez(other := tmp_path / "deep" / "test.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    changes = {"data.ood": (f"arrays:{other}",), "train.epochs": 1, "train.snapshots": 1}
+    (found,) = report.summary([run.run(spec.replace(TINY, changes), tmp_path / "run", device="cpu")])
+    assert set(found.ood_drop) == {f"arrays:{other}"}
+    assert set(found.probes) == {"test", f"arrays:{other}"}
+    with pytest.raises(InputError, match="cannot be called 'test'"):
+        run.check(spec.replace(TINY, {"data.ood": ("test",)}), data_dir=str(tmp_path / "deep"))
 
 
 def test_why_a_run_stopped_itself_is_kept(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_missing_test_data_leave_out_what_they_are_needed_for() -> None:
     assert {"rank", "neural_collapse", "accuracy"} <= found
     assert not found & {"probe_accuracy", "ood_drop", "auroc", "orthodev"}
     for ood, message in (
-        ({"": (data, data)}, "must not be empty"),
+        ({"": (data, data)}, "cannot be called"),
         ({"o": 3}, "must be a pair"),
     ):
         with pytest.raises(InputError, match=message):
@@ -420,9 +420,12 @@ def test_the_last_tap_is_the_head_and_none_is_named_twice() -> None:
         rows(net, data, ["rank"], taps=["0", "0", "2"])
 
 
-def test_other_data_without_a_name_are_refused() -> None:
+def test_other_data_without_a_name_of_their_own_are_refused() -> None:
     with pytest.raises(InputError, match="ood maps names to data"):
         measure.check_sets(vectors()[0])
+    for name in ("", "test"):  # reports would take probes of "test" for those of the net's own test set
+        with pytest.raises(InputError, match=f"cannot be called '{name}'"):
+            measure.check_sets({name: vectors()})
 
 
 def test_an_infinite_input_is_named() -> None:

@@ -102,7 +102,7 @@ def test_losses_by_their_formulas(gen: torch.Generator, temperature: float, smoo
     log_p = scipy.special.log_softmax(logits.numpy() / temperature, axis=1)
     assert float(softmax.tempered_cross_entropy(logits, labels, **options)) == pytest.approx(-(target * log_p).sum(1).mean())
     brier = ((np.exp(log_p) - target) ** 2).sum(1).mean()
-    assert float(softmax.tempered_mse(logits, labels, **options)) == pytest.approx(brier)
+    assert float(softmax.tempered_mse(logits, labels, **options)) == pytest.approx(brier, rel=1e-14)
     unit = logits.numpy() / np.linalg.norm(logits.numpy(), axis=1, keepdims=True)
     log_p = scipy.special.log_softmax(unit / temperature, axis=1)
     assert float(softmax.logit_norm_cross_entropy(logits, labels, **options)) == pytest.approx(

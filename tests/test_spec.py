@@ -40,6 +40,8 @@ def test_every_setting_changes_the_key() -> None:
     }
     shares = ("train.momentum", "train.label_smoothing", "train.temperature_at", "data.label_noise")
     bound = {"train.temperature_end": "linear", "train.temperature_target": "hold-norm"}  # needs its schedule, which needs it
+    staircase = {"train.schedule": "step"}
+    beside = {"train.milestones": staircase, "train.decay": staircase}  # without which they would do nothing
     types = {path: words for path, words, _, _ in spec.describe()}
     for path, value in spec.leaves(Run()):
         changes = {path: 0.3 if path in shares else other.get(path)}
@@ -50,7 +52,8 @@ def test_every_setting_changes_the_key() -> None:
             changes["train.temperature_schedule"] = bound[path]
         if path == "train.temperature_schedule":
             changes[path] = "learned"
-        assert spec.replace(Run(), changes).key != Run().key, path
+        base = spec.replace(Run(), beside.get(path, {}))
+        assert spec.replace(base, changes).key != base.key, path
 
 
 @given(
@@ -94,6 +97,7 @@ def test_set_parses_by_type(text: str, path: str, value: object) -> None:
     [
         ("train.temprature=3", "did you mean 'train.temperature'"),
         ("train.schedule=cosin", "did you mean 'cosine'"),
+        ("train.optimizer=SGD", "did you mean 'sgd'"),
         ("train.lr=fast", "train.lr takes float, got 'fast'"),
         ("train.lr=nan", "lr must be finite"),
         ("train.epochs=1.5", "train.epochs takes int"),
@@ -133,6 +137,23 @@ def test_a_typo_is_named(text: str, message: str) -> None:
 def test_construction_is_typed(build) -> None:
     with pytest.raises(InputError):
         build()
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["train.milestones=0.3,0.6"], "milestones is for schedule=step, not cosine"),
+        (["train.decay=0.2", "train.schedule=constant"], "decay is for schedule=step, not constant"),
+        (["train.warmup=500"], "warmup=500 epochs are more than the epochs=30 of training"),
+        (
+            ["train.temperature=100", "train.temperature_schedule=hold-norm", "train.temperature_target=0.1"],
+            "temperature_schedule=hold-norm finds the temperature: leave out temperature=100, which would have no effect",
+        ),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(texts: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        spec.parse(Run(), texts)
 
 
 def test_names_are_readable_and_safe() -> None:

@@ -1,6 +1,7 @@
 """The loop: the head-rescaling law, exact resume, schedules, and divergence."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -141,7 +142,7 @@ def test_divergence_says_where_and_what_to_try(gen: torch.Generator) -> None:
     split, net = toy(gen), small()
     with torch.no_grad():
         net.head.weight[0, 0] = math.nan
-    with pytest.raises(train.Diverged, match="loss became nan at step 1;"):
+    with pytest.raises(train.Diverged, match="loss became nan at step 1, before anything was trained; try a smaller net.init"):
         run_to_end(net, split, Train(epochs=1, batch=16))
 
 
@@ -257,6 +258,16 @@ def test_a_held_target_is_held_at_every_step(gen: torch.Generator, way: str, tar
             assert float(held) == pytest.approx(target, rel=1e-4)
         logits = net(split.take(torch.arange(96)).images).detach()
     assert len(set(temperatures)) == 4, "it moves"
+
+
+@pytest.mark.parametrize(("way", "target", "advice"), [("hold-norm", 1e-4, "larger"), ("hold-entropy", 1.79, "lower")])
+def test_a_held_target_that_stalls_training_is_what_to_change(
+    gen: torch.Generator, way: str, target: float, advice: str
+) -> None:
+    recipe = plan(epochs=2, lr=1e-9, patience=1, temperature_schedule=way, temperature_target=target)
+    said = f"a {advice} train.temperature_target (now {target:g}), or more train.patience"
+    with pytest.raises(train.Diverged, match=re.escape(said)):
+        run_to_end(small(), toy(gen), recipe)
 
 
 def test_an_entropy_that_cannot_be_held_is_said(gen: torch.Generator) -> None:

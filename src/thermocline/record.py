@@ -322,9 +322,12 @@ def parquet(rows: pa.Table) -> pa.Buffer:
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        return json.loads(file.read_text())
+        found = json.loads(file.read_text())
     except ValueError as error:
         raise InputError(f"{file} is not valid JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{file} is damaged: it holds a {type(found).__name__}, not settings or facts by name")
+    return found
 
 
 def _read_spec(file: Path) -> Run:

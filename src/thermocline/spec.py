@@ -44,7 +44,8 @@ def unknown(what: str, word: str, words: Iterable[str], *, see: str = "") -> Inp
     InputError("unknown setting 'name'; did you mean 'data.name' or 'net.name'?")
     """
     words = list(words)
-    close = [one for one in words if one.endswith(f".{word}")] or difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    close = [one for one in words if one.endswith(f".{word}")] or [one for one in words if one.lower() == word.lower()]
+    close = close or difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     known = f"see: {see}" if see else f"valid: {', '.join(words)}"
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else known
     return InputError(f"unknown {what} {word!r}; {hint}")
@@ -93,7 +94,9 @@ class Net:
     init: Literal["own", "he", "lecun", "xavier", "orthogonal", "torch"] = setting("own", "how weights are drawn")
     init_scale: float = setting(1.0, "multiplies every weight at initialisation", above=0)
     head_init_scale: float = setting(1.0, "multiplies the head's weights and bias at initialisation", above=0)
-    logit_norm_init: float | None = setting(None, "rescale the head to this initial ||M|| / sqrt(n)", above=0)
+    logit_norm_init: float | None = setting(
+        None, "rescale the head to this initial ||M|| / sqrt(n), batch norms as in training", above=0
+    )
     logit_norm: Literal["none", "before", "after"] = setting("none", "normalise the head's inputs, or the logits themselves")
     head: Literal["linear", "bottleneck", "circle"] = setting("linear", "linear; through few dimensions; on a fixed circle")
     head_rank: int | None = setting(None, "head=bottleneck: its dimensions", least=1)
@@ -109,6 +112,14 @@ class Train:
             raise InputError("nesterov=true needs a momentum above 0")
         if self.nesterov and self.optimizer != "sgd":
             raise InputError(f"nesterov=true is for optimizer=sgd, not {self.optimizer}")
+        for name in ("milestones", "decay"):
+            if getattr(self, name) != getattr(Train, name) and self.schedule != "step":
+                raise InputError(f"{name} is for schedule=step, not {self.schedule}")
+        if self.warmup > self.epochs:
+            raise InputError(f"warmup={self.warmup:g} epochs are more than the epochs={self.epochs} of training")
+        if self.temperature_target is not None and self.temperature != 1:
+            found = f"temperature_schedule={self.temperature_schedule} finds the temperature"
+            raise InputError(f"{found}: leave out temperature={self.temperature:g}, which would have no effect")
         if self.temperature_target is not None and self.loss == "logitnorm":
             raise InputError("loss=logitnorm fixes the size of the logits, so temperature_target has nothing to hold")
         for name, ways in (("end", ("linear", "cosine", "exponential", "step")), ("target", ("hold-norm", "hold-entropy"))):

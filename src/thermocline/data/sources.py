@@ -278,7 +278,8 @@ def _choose(name: str, split: str, labels: Tensor, classes: int, count: int | No
     """Indices, ascending, of the images to keep."""
     kept = (labels < classes).nonzero()[:, 0]
     if not len(kept):
-        raise InputError(f"{name} has no {split} images" + (f" of the first {classes} classes" if len(labels) else ""))
+        uncut = "; where they are cut from the training images, some class must have two" if split == "test" else ""
+        raise InputError(f"{name} has no {split} images" + (f" of the first {classes} classes" if len(labels) else uncut))
     if count is None:
         return kept
     if count > len(kept):

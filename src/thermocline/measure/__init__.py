@@ -23,7 +23,9 @@ from thermocline.nets import Tap
 from thermocline.record import Row
 from thermocline.team import ALONE, Team
 
-__all__ = ["MEASURES", "Subject", "capture", "check_sets", "evaluating", "find_taps", "measure", "select", "source"]
+__all__ = [
+    "MEASURES", "Subject", "capture", "check_name", "check_sets", "evaluating", "find_taps", "measure", "select", "source",
+]  # fmt: skip
 
 
 def measure(
@@ -67,8 +69,7 @@ def check_sets(ood: Any) -> dict[str, tuple[Any, Any]]:
     if not isinstance(ood, Mapping):
         raise spec.InputError(f"ood maps names to data, as ood={{'other': images}}; got a {type(ood).__name__}")
     for name, given in ood.items():
-        if not name or "/" in name:
-            raise spec.InputError(f"a name of other data must not be empty or have a '/', got {name!r}")
+        check_name(name)
         whole = isinstance(given, (tuple, list))
         if given is None or isinstance(given, (str, int, float)) or (whole and len(given) != 2):
             kind = f"{type(given).__name__} of {len(given)}" if isinstance(given, (tuple, list)) else type(given).__name__
@@ -78,6 +79,16 @@ def check_sets(ood: Any) -> dict[str, tuple[Any, Any]]:
             )
         pairs[name] = (None, given) if not whole or _labels(given[1]) else (given[0], given[1])
     return pairs
+
+
+def check_name(name: str) -> None:
+    """Raise unless rows can tell other data of that name from what else they have.
+
+    Their sets are NAME/train and NAME/test, beside the train and test of the net's own data; what is before the last slash says
+    whose they are, which of "test" is itself.
+    """
+    if name in ("", "test"):
+        raise spec.InputError(f"other data cannot be called {name!r}: choose a name that says what they are")
 
 
 def _labels(second: Any) -> bool:

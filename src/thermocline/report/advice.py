@@ -47,9 +47,9 @@ def _unlearned(group: Group) -> Iterator[tuple[str, str, str]]:
         return
     who = "It" if len(idle) == len(group.members) else f"In {len(idle)} of {len(group.members)} runs it"
     said = f"{who} gets {_percent(right.mean, 1)} of its training images right, where guessing gets {_percent(guessing, 1)}"
-    ours = (
-        "so what its layers show is where they started; try a lower train.temperature, a larger train.lr or more train.epochs"
-    )
+    held = idle[0].settings["train.temperature_target"] is not None
+    colder = "another train.temperature_target" if held else "a lower train.temperature"
+    ours = f"so what its layers show is where they started; try {colder}, a larger train.lr or more train.epochs"
     other = "or images and labels do not come to it as they did in its training; nothing else is said of it"
     yield "warn", "Not learned", f"{said}: it has not learned, {ours if idle[0].step else other}."
 

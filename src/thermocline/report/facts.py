@@ -37,6 +37,7 @@ class Summary:
     data: str
     net: str
     temperature: float
+    last_temperature: float | None  # that of the last measured step, which differs where it moves
     seed: int
     finished: bool
     step: int | None
@@ -251,7 +252,8 @@ def _summary(run: Loaded) -> Summary:
     return Summary(
         name=run.name, key=run.spec.key, data=run.spec.data.name, net=run.spec.net.name,
         guessing=run.provenance.get("guessing", 1 / classes if classes else None),
-        temperature=run.spec.train.temperature, seed=run.spec.seed, finished=run.finished, step=step,
+        temperature=run.spec.train.temperature, last_temperature=_value(run, "temperature"),
+        seed=run.spec.seed, finished=run.finished, step=step,
         settings=settings, classes=classes, layers=layers,
         train_accuracy=_value(run, "accuracy", split="train"),
         test_accuracy=_value(run, "accuracy", split="test"),

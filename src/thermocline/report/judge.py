@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -254,13 +255,17 @@ def _leaning(error: float, overconfidence: Estimate | None, softening: Estimate 
 
 
 def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
-    """What to know before believing a comparison: unfinished, untrained, another accuracy, more than temperature changed.
+    """What to know before believing a comparison: unfinished, untrained, another accuracy, more than
+    temperature changed, or that within a run.
 
     Of nets that have not learned the advice says so, and `_idle` what that leaves to compare.
     """
     found = []
     if not group.finished:
         found.append(f"{group.label} is unfinished, at step {group.members[0].step or 0}: it is drawn but not judged.")
+    last = group.estimate(lambda one: one.last_temperature)
+    if last and not math.isclose(last.mean, group.temperature, rel_tol=1e-3):
+        found.append(f"{group.label} is a name only: the temperature moves, and is {last.mean:.3g} when last measured.")
     fit = group.estimate(lambda one: one.train_accuracy)
     if group.judged and fit and fit.mean < 0.99:
         found.append(

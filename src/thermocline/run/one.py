@@ -49,6 +49,8 @@ def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) 
     for name in (what.data.name, *what.data.ood):
         data.check(name, data_dir=data_dir)
     data.require_other(what.data.name, what.data.ood)
+    for name in what.data.ood:
+        measure.check_name(name)
     if not measure.select(what.measures):
         raise InputError("measures is empty: name at least one (see: thermocline list measures), or 'all'")
     if absent := set(measure.select(what.follow)) - set(measure.select(what.measures)):
@@ -193,7 +195,7 @@ def _measure(what: spec.Run, state: train.State, splits: Splits, *, final: bool,
     try:
         return measure.measure(state.net, splits["train"], splits["test"], ood, **options)
     except spec.Failure as error:
-        raise train.Diverged(train.hint(what.train, f"at step {state.step} {error}")) from None
+        raise train.Diverged(train.hint(what.train, f"at step {state.step} {error}", trained=state.step > 0)) from None
 
 
 def _resume(log: record.Record | _Listener, state: train.State, snapshots: list[int], team: Team) -> None:

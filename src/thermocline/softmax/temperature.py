@@ -49,7 +49,8 @@ def tempered_mse(
     tensor(0.7500)
     """
     probabilities = softmax(logits, temperature=temperature)
-    target = functional.one_hot(labels, logits.shape[1]) * (1 - label_smoothing) + label_smoothing / logits.shape[1]
+    labelled = functional.one_hot(labels, logits.shape[1]).to(probabilities)
+    target = labelled * (1 - label_smoothing) + label_smoothing / logits.shape[1]
     return (probabilities - target).square().sum(1).mean()
 
 

@@ -121,7 +121,8 @@ class _Watch:
         *losses, hits = torch.stack([*self.losses, counted]).cpu().tolist()  # in one transfer: a GPU waits for each
         for offset, loss in enumerate(losses, start=1):
             if not math.isfinite(loss):
-                raise Diverged(hint(self.train, f"loss became {loss} at step {self.seen + offset}"))
+                step = self.seen + offset
+                raise Diverged(hint(self.train, f"loss became {loss} at step {step}", trained=step > 1))
         mean = sum(losses) / len(losses)
         self.state.limit = self.state.limit or 20 * max(losses[0], math.log(self.step.split.classes), 1.0)
         if mean > self.state.limit:
@@ -143,8 +144,11 @@ class _Watch:
             state.since, state.right, self.before = now, 0, hits
 
 
-def hint(train: spec.Train, what: str) -> str:
-    """What happened, and what to try against it."""
+def hint(train: spec.Train, what: str, *, trained: bool = True) -> str:
+    """What happened, and what to try against it; of a net as it was made (`trained=False`), no rate is to blame."""
+    if not trained:
+        warmer = f"a higher train.temperature (now {train.temperature:g})"
+        return f"{what}, before anything was trained; try a smaller net.init_scale or net.logit_norm_init, or {warmer}"
     clip = "" if train.clip else ", clip gradients (train.clip=1)"
     return f"{what}; try a smaller train.lr (now {train.lr:g}), a longer train.warmup{clip}"
 
@@ -153,6 +157,14 @@ def _stalled(train: spec.Train, step: int, right: float, guessing: float) -> str
     decay = f"less train.weight_decay (now {train.weight_decay:g}; train.norm_weight_decay=0 spares what logits grow by), "
     return (
         f"by step {step} the net gets {right:.1%} of its training images right, where guessing gets {guessing:.1%}: it has not "
-        f"begun to learn; try a larger train.lr (now {train.lr:g}), a lower train.temperature (now {train.temperature:g}), "
+        f"begun to learn; try a larger train.lr (now {train.lr:g}), {_colder(train)}, "
         f"{decay if train.weight_decay else ''}or more train.patience"
     )
+
+
+def _colder(train: spec.Train) -> str:
+    """What makes the softmax sharper: T, or the target that it follows."""
+    if train.temperature_target is None:
+        return f"a lower train.temperature (now {train.temperature:g})"
+    way = "larger" if train.temperature_schedule == "hold-norm" else "lower"
+    return f"a {way} train.temperature_target (now {train.temperature_target:g})"

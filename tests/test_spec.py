@@ -144,6 +144,7 @@ def test_construction_is_typed(build) -> None:
     [
         (["train.milestones=0.3,0.6"], "milestones is for schedule=step, not cosine"),
         (["train.decay=0.2", "train.schedule=constant"], "decay is for schedule=step, not constant"),
+        (["train.temperature_at=0.3"], "temperature_at is for temperature_schedule=step, not constant"),
         (["train.warmup=500"], "warmup=500 epochs are more than the epochs=30 of training"),
         (
             ["train.temperature=100", "train.temperature_schedule=hold-norm", "train.temperature_target=0.1"],

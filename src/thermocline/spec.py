@@ -112,9 +112,9 @@ class Train:
             raise InputError("nesterov=true needs a momentum above 0")
         if self.nesterov and self.optimizer != "sgd":
             raise InputError(f"nesterov=true is for optimizer=sgd, not {self.optimizer}")
-        for name in ("milestones", "decay"):
-            if getattr(self, name) != getattr(Train, name) and self.schedule != "step":
-                raise InputError(f"{name} is for schedule=step, not {self.schedule}")
+        for name, plan in (("milestones", "schedule"), ("decay", "schedule"), ("temperature_at", "temperature_schedule")):
+            if getattr(self, name) != getattr(Train, name) and (chosen := getattr(self, plan)) != "step":
+                raise InputError(f"{name} is for {plan}=step, not {chosen}")
         if self.warmup > self.epochs:
             raise InputError(f"warmup={self.warmup:g} epochs are more than the epochs={self.epochs} of training")
         if self.temperature_target is not None and self.temperature != 1:

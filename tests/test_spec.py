@@ -41,7 +41,8 @@ def test_every_setting_changes_the_key() -> None:
     shares = ("train.momentum", "train.label_smoothing", "train.temperature_at", "data.label_noise")
     bound = {"train.temperature_end": "linear", "train.temperature_target": "hold-norm"}  # needs its schedule, which needs it
     staircase = {"train.schedule": "step"}
-    beside = {"train.milestones": staircase, "train.decay": staircase}  # without which they would do nothing
+    jump = {"train.temperature_schedule": "step", "train.temperature_end": 5.0}
+    beside = {"train.milestones": staircase, "train.decay": staircase, "train.temperature_at": jump}  # or they would do nothing
     types = {path: words for path, words, _, _ in spec.describe()}
     for path, value in spec.leaves(Run()):
         changes = {path: 0.3 if path in shares else other.get(path)}

@@ -263,7 +263,7 @@ def test_nets_that_did_not_learn_or_finish_are_left_out_and_named(tmp_path):
 
 def test_where_there_is_nothing_to_choose_it_says_so(tmp_path):
     sweep(tmp_path, {1: {}}, seeds=2)
-    warned = pytest.warns(UserWarning, match="all its runs have one temperature")
+    warned = pytest.warns(UserWarning, match="all its runs that can be judged have one temperature")
     with pytest.raises(InputError, match="no two temperatures"), warned:
         advise.advise(tmp_path)
 

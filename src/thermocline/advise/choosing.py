@@ -183,7 +183,7 @@ def _choices(subject: str, members: Sequence[Summary]) -> tuple[list[Choice], li
     labels = labelled(members)
     usual = _usual(members, labels)
     if set(labels) == usual:
-        return [], [f"{subject} is left out: all its runs have one temperature, and there is nothing to choose"]
+        return [], [f"{subject} is left out: all its runs that can be judged have one temperature"]
     tables: list[tuple[Goal, Values, Values]] = []
     lost: dict[str, list[str]] = {}  # goals by what they go without
     for goal in (every := goals(members)):

@@ -273,7 +273,7 @@ def test_nets_and_data_are_kept_apart(tmp_path):
     sweep(tmp_path / "c", 0.5, data="digits", net=Net(width=32))
     some = found(*(tmp_path / name for name in "abc"))
     assert [one.subject for one in some.relations] == [
-        "mlp on runes, net.width = None", "mlp on digits, net.width = 64", "mlp on digits, net.width = 32",
+        "mlp on runes", "mlp on digits, net.width = 64", "mlp on digits, net.width = 32",
     ]  # fmt: skip
     assert [len(one.points) for one in some.relations] == [12, 12, 12]
     assert {one.status for one in some.relations} == {"present"}

@@ -21,14 +21,18 @@ Numbers = dict[str, float]
 
 def write(
     path: Path, numbers: Numbers, *, temperature: float = 1, seed: int = 0, train: dict | None = None, learned: bool = True,
-    finish: bool = True, detectors: Numbers | None = None,
+    finish: bool = True, detectors: Numbers | None = None, probe: float | None = None,
 ) -> None:  # fmt: skip
-    """A run with the numbers that goals are judged by: accuracy, effective_depth, ood_drop, ece; and AUROCs by detector."""
+    """A run with the numbers that goals are judged by: accuracy, effective_depth, ood_drop, ece; and AUROCs by detector.
+
+    `probe`: the accuracy of one, where guessing gets a tenth.
+    """
     spec = Run(Data("runes", 10, ood=("svhn",)), Net(), Train(temperature=temperature, **(train or {})), seed=seed)
     places = {"accuracy": ("test", ""), "effective_depth": ("test", "probe=ridge"), "ood_drop": ("svhn/test", "probe=ridge"),
               "ece": ("test", "at=fitted,scheme=equal-width")}  # fmt: skip
     rows = [Row(places[name][0], "", 0, "", name, places[name][1], value) for name, value in numbers.items()]
     rows += [Row("svhn/test", "", 0, "", "auroc", f"detector={name}", value) for name, value in (detectors or {}).items()]
+    rows += [Row("test", "head", 1, "", "probe_accuracy", "probe=ridge,guessing=0.1,tested=900", probe)] if probe else []
     rows.append(Row("train", "", 0, "", "accuracy", "", 0.99 if learned else 0.1))
     with record.open_run(path, spec) as opened:
         opened.append(100, rows)
@@ -100,12 +104,13 @@ def test_the_interval_is_that_of_a_paired_test_at_the_level_of_all_comparisons(t
 GOAL = Goal("a", "a", "any", +1, 0.0, lambda one: {})
 
 
-def chosen(values: np.ndarray) -> Choice:
-    """Of (settings, detectors, seeds), the first setting being the usual one."""
+def chosen(values: np.ndarray, usual: int = 1) -> Choice:
+    """Of (settings, detectors, seeds), the first settings being the usual ones."""
     options = {
         Option(f"T = {s}", str(d)): dict(enumerate(by_seed)) for s, some in enumerate(values) for d, by_seed in enumerate(some)
     }
-    ours, others = ({at: v for at, v in options.items() if (at.setting == "T = 0") == own} for own in (True, False))
+    first = {f"T = {s}" for s in range(usual)}
+    ours, others = ({at: v for at, v in options.items() if (at.setting in first) == own} for own in (True, False))
     return choosing._choice("net", GOAL, ours, others, [])
 
 
@@ -115,6 +120,14 @@ def test_settings_that_are_alike_seldom_seem_better(settings, detectors, seeds):
     generator = np.random.default_rng(1)
     statuses = [chosen(generator.standard_normal((settings, detectors, seeds))).change.status for _ in range(600)]
     assert statuses.count("better") / 600 < 0.045
+
+
+@pytest.mark.parametrize("seeds", [3, 6])
+def test_nor_does_the_best_of_many_ways_to_stay(seeds):
+    """Six usual settings and one other, all alike."""
+    generator = np.random.default_rng(1)
+    statuses = [chosen(generator.standard_normal((7, 1, seeds)), usual=6).change.status for _ in range(600)]
+    assert statuses.count("worse") / 600 < 0.045
 
 
 def test_without_paying_for_the_choice_they_would_more_often():
@@ -174,7 +187,7 @@ def test_the_best_of_the_usual_is_what_others_must_beat(tmp_path):
 def test_settings_with_fewer_seeds_are_named_where_they_would_cost_the_others_theirs(tmp_path):
     sweep(tmp_path / "runs", {1: {}, 10: {}}, seeds=4)
     sweep(tmp_path / "runs", {100: {}}, seeds=2)
-    with pytest.warns(UserWarning, match="T = 100 is left out of mlp on runes: it has fewer seeds than the others"):
+    with pytest.warns(UserWarning, match="T = 100 is left out of mlp on runes: it lacks seeds that the others have"):
         found = advise.advise(tmp_path / "runs")
     assert {one.seeds for one in found.choices} == {4}
     sweep(tmp_path / "runs", {1000: {}}, seeds=3)
@@ -183,6 +196,56 @@ def test_settings_with_fewer_seeds_are_named_where_they_would_cost_the_others_th
     assert {one.words for one in advise.advise(sweep(tmp_path / "two", {1: {}, 10: {}}, seeds=2)).choices} == {
         "not settled: two seeds"
     }
+
+
+@pytest.mark.parametrize(("cold", "hot", "seeds"), [(2, 3, 2), (1, 3, 1), (4, 2, 2)])
+def test_with_few_seeds_on_one_side_there_is_still_a_comparison(tmp_path, cold, hot, seeds):
+    sweep(tmp_path, {1: {}}, seeds=cold)
+    sweep(tmp_path, {10: {}, 100: {}}, seeds=hot)
+    assert {one.seeds for one in advise.advise(tmp_path).choices} == {seeds}
+
+
+def test_seeds_apart_are_said_to_be_and_do_not_hide_those_in_common(tmp_path):
+    for temperature, seeds in {1: range(6), 10: range(3), 100: range(3, 6)}.items():
+        for seed in seeds:
+            write(tmp_path / "runs" / f"T{temperature}s{seed}", {"accuracy": 0.5}, temperature=temperature, seed=seed)
+    with pytest.warns(UserWarning, match="T = 100 is left out of mlp on runes: it lacks seeds that the others have"):
+        assert advise.advise(tmp_path / "runs")["accuracy"].seeds == 3
+    write(tmp_path / "apart" / "c", {"accuracy": 0.5}, seed=0)
+    write(tmp_path / "apart" / "h", {"accuracy": 0.5}, seed=1, temperature=10)
+    warned = pytest.warns(UserWarning, match="mlp on runes is left out: no seed was measured both")
+    with pytest.raises(InputError, match="no two temperatures"), warned:
+        advise.advise(tmp_path / "apart")
+
+
+def test_a_number_that_one_run_lacks_costs_neither_its_setting_nor_other_goals(tmp_path):
+    for seed in range(3):
+        more = {"knn": 0.99} if seed == 0 else {}
+        write(tmp_path / f"c{seed}", {"accuracy": 0.8}, seed=seed, detectors={"neco": 0.6, "energy": 0.8} | more)
+        right = {} if seed == 1 else {"accuracy": 0.8}
+        write(tmp_path / f"h{seed}", right, seed=seed, temperature=50, detectors={"neco": 0.75, "energy": 0.5})
+    with pytest.warns(UserWarning, match="is left out") as said:
+        found = advise.advise(tmp_path)
+    assert [str(one.message) for one in said] == [
+        "knn at T = 1 is left out of mlp on runes (detection, svhn): it lacks seeds that the others have"
+    ]
+    assert (found["detection, svhn"].usual, found["detection, svhn"].seeds) == (Option("T = 1", "energy"), 3)
+    assert found["accuracy"].words == "not settled: two seeds"
+
+
+def test_depth_by_probes_that_learned_nothing_is_no_goal(tmp_path):
+    for temperature in (1, 10):
+        write(tmp_path / f"{temperature}", {"accuracy": 0.8, "effective_depth": 0.5}, temperature=temperature, probe=0.1)
+    assert [one.goal.title for one in advise.advise(tmp_path).choices] == ["accuracy"]
+
+
+def test_what_was_not_set_has_no_place_in_a_name(tmp_path):
+    cooled = {"temperature_schedule": "exponential", "temperature_end": 1.0}
+    write(tmp_path / "c", {"accuracy": 0.5})
+    write(tmp_path / "h", {"accuracy": 0.6}, temperature=10, train=cooled)
+    choice = advise.advise(tmp_path)["accuracy"]
+    assert choice.usual.setting == "T = 1, train.temperature_schedule = constant"
+    assert choice.other.setting == "T = 10, train.temperature_schedule = exponential, train.temperature_end = 1.0"
 
 
 def test_nets_that_did_not_learn_or_finish_are_left_out_and_named(tmp_path):
@@ -200,8 +263,8 @@ def test_nets_that_did_not_learn_or_finish_are_left_out_and_named(tmp_path):
 
 def test_where_there_is_nothing_to_choose_it_says_so(tmp_path):
     sweep(tmp_path, {1: {}}, seeds=2)
-    warned = pytest.warns(UserWarning, match="all its runs have one temperature")
-    with pytest.raises(InputError, match="no two settings"), warned:
+    warned = pytest.warns(UserWarning, match="all its runs that can be judged have one temperature")
+    with pytest.raises(InputError, match="no two temperatures"), warned:
         advise.advise(tmp_path)
 
 

@@ -66,7 +66,7 @@ class Change:
 class Choice:
     """What is best for a goal at the usual temperature, and the best of all other settings.
 
-    The interval of the change allows for the number of settings that the other was chosen from. `besides`: what else changes
+    The interval of the change allows for the number of settings that either was chosen from. `besides`: what else changes
     with it, beside the best at the usual temperature for that; those intervals are plain.
     """
 
@@ -117,9 +117,10 @@ class Advice:
 def advise(runs: Paths | Iterable[Loaded]) -> Advice:
     """What to train with for each goal, from finished runs of several settings and, best, three seeds or more of each.
 
-        d_s = a_s(best of m other settings) - a_s(best at the usual T),   mean d +- t_{1 - 0.025 / m, n - 1} s(d) / sqrt(n)
+        d_s = a_s(best of the other settings) - a_s(best at the usual T),  mean d +- t_{1 - 0.025 / m, n - 1} s(d) / sqrt(n)
 
-    The best of m settings seems better than it is, so the interval is as wide as m comparisons ask for [dunn1961multiple].
+    The best of m settings seems better than it is, so the interval is as wide as m comparisons ask for [dunn1961multiple]; m is
+    that of the side with more of them, since staying is advice too.
     Usual is T = 1 or, without it, the coldest; where that was trained in several ways, the best of them is what others must
     beat. In detection each comes with the detector that is best there.
     """
@@ -133,8 +134,8 @@ def advise(runs: Paths | Iterable[Loaded]) -> Advice:
         warnings.warn(line, stacklevel=2)
     if not choices:
         raise InputError(
-            "no two settings of one net on one data set can be compared; thermocline sweep --over train.temperature=1,10,100"
-            " --over seed=0,1,2 trains some"
+            "no two temperatures of one net on one data set can be compared; thermocline sweep"
+            " --over train.temperature=1,10,100 --over seed=0,1,2 trains some"
         )
     return Advice(tuple(choices), tuple(left_out))
 
@@ -146,12 +147,16 @@ def goals(members: Sequence[Summary]) -> list[Goal]:
     sets = dict.fromkeys(name for one in members for name, _ in one.auroc)
     every = [
         Goal("accuracy", "test accuracy", "accuracy", +1, 0.005, lambda one: {"": one.test_accuracy}, ".1%"),
-        Goal("few layers", "effective depth", "effective_depth", -1, half, lambda one: {"": one.effective_depth}, ".2f"),
+        Goal("few layers", "effective depth", "effective_depth", -1, half, _deep, ".2f"),
         *(Goal(f"transfer, {name}", f"OOD drop, {name}", "ood_drop", -1, 0.02, _dropped(name), ".2f") for name in drops),
         *(Goal(f"detection, {name}", f"AUROC, {name}", "auroc", +1, 0.01, _detected(name)) for name in sets),
         Goal("calibration", "ECE at a fitted T", "ece", -1, 0.01, lambda one: {"": one.ece.get("fitted")}),
     ]  # fmt: skip
     return [goal for goal in every if any(value is not None for one in members for value in goal.read(one).values())]
+
+
+def _deep(one: Summary) -> Mapping[str, float | None]:
+    return {"": None if "test" in one.unread else one.effective_depth}
 
 
 def _dropped(name: str) -> Callable[[Summary], Mapping[str, float | None]]:
@@ -174,21 +179,27 @@ def _judged(summaries: Sequence[Summary]) -> tuple[list[Summary], list[str]]:
 
 
 def _choices(subject: str, members: Sequence[Summary]) -> tuple[list[Choice], list[str]]:
-    """A choice for every goal that two settings can compete for, and which settings had too few seeds to."""
+    """A choice for every goal that two settings can compete for, and what could not."""
     labels = labelled(members)
     usual = _usual(members, labels)
     if set(labels) == usual:
-        return [], [f"{subject} is left out: all its runs have one temperature, and there is nothing to choose"]
+        return [], [f"{subject} is left out: all its runs that can be judged have one temperature"]
     tables: list[tuple[Goal, Values, Values]] = []
-    notes: list[str] = []
-    for goal in goals(members):
-        values, few = _shared(_values(goal, members, labels))
-        ours, others = ({at: values[at] for at in values if (at.setting in usual) == own} for own in (True, False))
-        notes += [f"{setting} is left out of {subject}: it has fewer seeds than the others" for setting in few]
-        if ours and others:
+    lost: dict[str, list[str]] = {}  # goals by what they go without
+    for goal in (every := goals(members)):
+        values = _values(goal, members, labels)
+        kept = _shared(values, usual)
+        ours, others = ({at: kept[at] for at in kept if (at.setting in usual) == own} for own in (True, False))
+        if kept:
             tables.append((goal, ours, others))
-    found = [_choice(subject, *table, tables) for table in tables]
-    return found, list(dict.fromkeys(notes))
+        for one in _lost(values, kept):
+            lost.setdefault(one, []).append(goal.title)
+    notes = []
+    for one, titles in lost.items():
+        of = subject if len(titles) == len(every) else f"{subject} ({'; '.join(titles)})"
+        few = f"{one} is left out of {of}: it lacks seeds that the others have"
+        notes.append(few if one else f"{of} is left out: no seed was measured both at the usual temperature and at another")
+    return [_choice(subject, *table, tables) for table in tables], notes
 
 
 def _usual(members: Sequence[Summary], labels: Sequence[str]) -> set[str]:
@@ -209,24 +220,39 @@ def _values(goal: Goal, members: Sequence[Summary], labels: Sequence[str]) -> Va
     return found
 
 
-def _shared(values: Values) -> tuple[Values, list[str]]:
-    """The options at the seeds they have in common; and the settings without which the others have more in common."""
-    left_out: list[str] = []
-    while True:
-        common = set.intersection(*map(set, values.values())) if values else set()
-        counts = [len(by_seed) for by_seed in values.values()]
-        if len(common) >= ENOUGH or min(counts, default=0) == max(counts, default=0):
-            break
-        poor = {at.setting for at, by_seed in values.items() if len(by_seed) == min(counts)}
-        left_out += sorted(poor)
-        values = {at: by_seed for at, by_seed in values.items() if at.setting not in poor}
-    kept = {at: {seed: by_seed[seed] for seed in sorted(common)} for at, by_seed in values.items()}
-    return (kept if common else {}), left_out
+def _shared(values: Values, usual: set[str]) -> Values:
+    """The options at the seeds they have in common, without those that would cost the others theirs.
+
+    Of what two options share, or all with as many seeds as one: enough seeds, then as many settings, then as many seeds as can
+    be. One at the usual temperature stays, and one other.
+    """
+    sets = {frozenset(by_seed) for by_seed in values.values()}
+    shared = {one & other for one in sets for other in sets}
+    shared |= {frozenset.intersection(*(other for other in sets if len(other) >= len(one))) for one in sets}
+    best: list[Option] = []
+    ranks, common = (0, 0, 0), frozenset[int]()
+    for seeds in sorted(shared, key=sorted):
+        kept = [at for at, by_seed in values.items() if seeds <= by_seed.keys()]
+        settings = {at.setting for at in kept}
+        rank = (min(len(seeds), ENOUGH), len(settings), len(seeds))
+        if settings & usual and settings - usual and seeds and rank > ranks:
+            best, ranks, common = kept, rank, seeds
+    return {at: {seed: values[at][seed] for seed in sorted(common)} for at in best}
+
+
+def _lost(values: Values, kept: Values) -> list[str]:
+    """The settings, and detectors at settings, that are not among those kept; "" where nothing was."""
+    if not kept:
+        return [""]
+    settings = {at.setting for at in kept}
+    lost = [f"{at.detector} at {at.setting}" if at.setting in settings else at.setting for at in values if at not in kept]
+    return list(dict.fromkeys(lost))
 
 
 def _choice(subject: str, goal: Goal, ours: Values, others: Values, tables: Iterable[tuple[Goal, Values, Values]]) -> Choice:
     usual, other = _best(ours, goal), _best(others, goal)
-    change = _change(goal, ours[usual], others[other], among=len({at.setting for at in others}))
+    among = max(len({at.setting for at in side}) for side in (ours, others))
+    change = _change(goal, ours[usual], others[other], among=among)
     besides = []
     for further, before, after in tables:
         after = {at: by_seed for at, by_seed in after.items() if at.setting == other.setting}

@@ -18,15 +18,23 @@ def subjects(summaries: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:
     for one in sorted(summaries, key=lambda one: (one.temperature, one.seed)):
         key = (*(one.settings[path] for path in _paths(one)), one.settings["probes"][:1])
         found.setdefault(key, []).append(one)
-    told_apart = facts.varying([members[0] for members in found.values()], [*_paths(summaries[0]), "probes"]) if found else []
-    return [(facts.named(members[0], told_apart), members) for members in found.values()]
+    firsts = [members[0] for members in found.values()]
+    named = []
+    for one in firsts:
+        alike = [other for other in firsts if (other.net, other.data) == (one.net, one.data)]
+        named.append(facts.named(one, facts.varying(alike, [*_paths(one), "probes"])))
+    return list(zip(named, found.values()))
 
 
 def labelled(members: Sequence[Summary]) -> list[str]:
     """What each run was trained with, as far as it is not the same in all: equal for runs that differ by seed alone."""
     paths = [path for path in members[0].settings if path.startswith(("net.", "train.")) and path not in facts.OBSERVING]
     others = [path for path in facts.varying(members, paths) if path != "train.temperature"]
-    return [", ".join([f"T = {m.temperature:g}", *(f"{path} = {m.settings[path]}" for path in others)]) for m in members]
+    return [", ".join([f"T = {one.temperature:g}", *_given(one, others)]) for one in members]
+
+
+def _given(one: Summary, paths: Sequence[str]) -> list[str]:
+    return [f"{path} = {value}" for path in paths if (value := one.settings[path]) is not None]
 
 
 def _paths(one: Summary) -> list[str]:

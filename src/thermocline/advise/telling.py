@@ -87,9 +87,9 @@ def _seeds(choices: Iterable[Choice]) -> str:
 
 def _brackets(choices: Sequence[Choice]) -> str:
     most = max(one.seeds for one in choices)
-    kind = {1: "", 2: "In brackets: the range of two seeds. "}.get(
-        most, "In brackets: 95 % over seeds; in the table, over all settings that the best was chosen from. "
-    )
-    return (
-        f"{kind}Detectors are the best of those measured. Settings and detectors were chosen on the images they are judged by."
-    )
+    table = "in the table, over all settings that the best was chosen from"
+    many = f"In brackets: 95 % over seeds, each line by itself; {table}. "
+    kind = {1: "", 2: "In brackets: the range of two seeds. "}.get(most, many)
+    detectors = any(one.usual.detector for one in choices)
+    chosen = "Detectors are the best of those measured. Settings and detectors" if detectors else "Settings"
+    return f"{kind}{chosen} were chosen on the images they are judged by."

@@ -44,11 +44,14 @@ def test_train_then_report_then_again(tmp_path: Path) -> None:
 
 
 def test_sweep_compares(tmp_path: Path) -> None:
-    words = [*TINY, "--over", "train.temperature=1,20", "--out", "runs"]
+    which = ["--data", "digits", "--ood", "runes:1", "--net", "mlp"]
+    words = [*which, *TINY, "--over", "train.temperature=1,20", "--out", "runs"]
     printed = thermocline("sweep", *words, cwd=tmp_path)
+    assert "mlp on digits" in printed
     assert "T = 20" in printed
+    assert "which to take: thermocline advise runs" in printed
     runs = [file.parent for file in (tmp_path / "runs").glob("*/rows.parquet")]
-    assert len(runs) == 2
+    assert [record.load_run(run).spec.data.ood for run in runs] == [("runes:1",)] * 2
     with record.open_run(runs[0], record.load_run(runs[0]).spec):  # as another process would
         said = " ".join(thermocline("sweep", *words, cwd=tmp_path).split())
     assert "1 run was left to another process that is at it; once that is done, the same command shows all" in said

@@ -124,6 +124,9 @@ def train(
 def sweep(
     experiment: Annotated[str, typer.Argument(help="An experiment (see: thermocline list experiments).")] = "",
     over: Annotated[list[str] | None, typer.Option(help="Values of a setting to try, as path=a,b,c; may be repeated.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set of every run (default: runes, or the experiment's).")] = None,
+    net: Annotated[str | None, typer.Option(help="Architecture of every run (default: mlp, or the experiment's).")] = None,
+    ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of every run: path=value.")] = None,
     jobs: Annotated[int, typer.Option(help="Runs side by side; large nets gain on one GPU only under NVIDIA MPS.", min=1)] = 1,
     to: Annotated[Path, typer.Option("--out", help="Folder for the runs and their report.")] = Path("runs"),
@@ -132,7 +135,9 @@ def sweep(
     device: Device = "auto",
 ) -> None:
     """Train many nets: an experiment's, or every combination of the values given. The same command goes on where it stopped."""
-    base = _runs(experiment) if experiment else [spec.Run()]
+    given = {"data.name": data, "net.name": net, "data.ood": tuple(ood) if ood else None}
+    changes = {path: value for path, value in given.items() if value is not None}
+    base = [spec.replace(run, changes) for run in (_runs(experiment) if experiment else [spec.Run()])]
     runs = [spec.parse(run, [*(set_ or ()), *point]) for run in base for point in points(over or ())]
     from thermocline.run import follow_all
 
@@ -143,6 +148,8 @@ def sweep(
         there = [to / run.name for run in runs if (to / run.name / "rows.log").exists()]
         if there:
             compare.conclude(there, to / "report.html")
+        if len({run.train.temperature for run in runs}) > 1:
+            out.print(f"which to take: [bold]thermocline advise {escape(str(to))}[/]", highlight=False, soft_wrap=True)
 
 
 @app.command()

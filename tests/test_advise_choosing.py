@@ -174,6 +174,21 @@ def test_usual_is_one_or_the_coldest_that_stays(tmp_path, runs, usual):
     assert advise.advise(tmp_path)["accuracy"].usual.setting.startswith(usual)
 
 
+@pytest.mark.parametrize(
+    ("train", "label"),
+    [
+        ({"temperature_schedule": "step", "temperature_end": 500.0}, "T = 7, then 500 from 50% on"),
+        ({"temperature_schedule": "cosine", "temperature_end": 0.5}, "T = 7 to 0.5, cosine"),
+        ({"temperature_schedule": "learned"}, "T = 7, learned"),
+        ({"lr": 1 / 3}, "T = 7, train.lr = 0.333333"),
+    ],
+)
+def test_a_setting_is_named_by_what_was_done(tmp_path, train, label):
+    write(tmp_path / "a", {"accuracy": 0.5})
+    write(tmp_path / "b", {"accuracy": 0.5}, temperature=7, train=train)
+    assert advise.advise(tmp_path)["accuracy"].other.setting == label
+
+
 def test_the_best_of_the_usual_is_what_others_must_beat(tmp_path):
     for lr, right in ((0.1, 0.7), (0.3, 0.9)):
         write(tmp_path / f"c{lr}", {"accuracy": right}, train={"lr": lr})
@@ -244,8 +259,8 @@ def test_what_was_not_set_has_no_place_in_a_name(tmp_path):
     write(tmp_path / "c", {"accuracy": 0.5})
     write(tmp_path / "h", {"accuracy": 0.6}, temperature=10, train=cooled)
     choice = advise.advise(tmp_path)["accuracy"]
-    assert choice.usual.setting == "T = 1, train.temperature_schedule = constant"
-    assert choice.other.setting == "T = 10, train.temperature_schedule = exponential, train.temperature_end = 1.0"
+    assert choice.usual.setting == "T = 1"
+    assert choice.other.setting == "T = 10 to 1, exponential"
 
 
 def test_nets_that_did_not_learn_or_finish_are_left_out_and_named(tmp_path):

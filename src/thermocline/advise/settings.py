@@ -29,12 +29,24 @@ def subjects(summaries: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:
 def labelled(members: Sequence[Summary]) -> list[str]:
     """What each run was trained with, as far as it is not the same in all: equal for runs that differ by seed alone."""
     paths = [path for path in members[0].settings if path.startswith(("net.", "train.")) and path not in facts.OBSERVING]
-    others = [path for path in facts.varying(members, paths) if path != "train.temperature"]
-    return [", ".join([f"T = {one.temperature:g}", *_given(one, others)]) for one in members]
+    others = [path for path in facts.varying(members, paths) if not path.startswith("train.temperature")]
+    return [", ".join([_heat(one), *_given(one, others)]) for one in members]
+
+
+def _heat(one: Summary) -> str:
+    """The temperature and how it moves, if it does."""
+    way, end, at, target = (one.settings[f"train.temperature_{name}"] for name in ("schedule", "end", "at", "target"))
+    start = f"T = {one.temperature:g}"
+    if target is not None:
+        return f"T by {way} at {target:g}"
+    if end is None:
+        return start if way == "constant" else f"{start}, {way}"
+    return f"{start}, then {end:g} from {at:.0%} on" if way == "step" else f"{start} to {end:g}, {way}"
 
 
 def _given(one: Summary, paths: Sequence[str]) -> list[str]:
-    return [f"{path} = {value}" for path in paths if (value := one.settings[path]) is not None]
+    values = ((path, one.settings[path]) for path in paths)
+    return [f"{path} = {f'{value:.6g}' if isinstance(value, float) else value}" for path, value in values if value is not None]
 
 
 def _paths(one: Summary) -> list[str]:

@@ -9,27 +9,40 @@ that both orders have the same temperatures, each for as long; a third way stays
 from thermocline.experiments import _claims, _runes
 from thermocline.experiments._claims import Arm, Claim, Curve
 from thermocline.experiments.demo import BASE
-from thermocline.spec import grid, replace
+from thermocline.spec import Run, grid, replace
 
-FEW, MANY = 1.0, 500.0
-WAYS = {"hot to cold": ("cosine", MANY, FEW), "cold to hot": ("cosine", FEW, MANY), "cold, then hot": ("step", FEW, MANY)}
-
-
-def _settings(schedule: str, start: float, end: float | None) -> dict[str, object]:
-    return {"train.temperature_schedule": schedule, "train.temperature": start, "train.temperature_end": end}
+MOST = 500.0
 
 
-COLD, HOT = (Arm(f"T = {t:g}", _settings("constant", t, None)) for t in (FEW, MANY))
-COOLED, HEATED, LATE = (Arm(label, _settings(*way)) for label, way in WAYS.items())
-RUNS = [*_runes.runs(), *(run for way in WAYS.values() for run in grid(replace(BASE, _settings(*way)), {"seed": range(3)}))]
-CLAIMS = [
-    *(Claim(_claims.TRAIN_ACCURACY, "at least", (arm,), bound=0.99) for arm in (COOLED, HEATED, LATE)),
-    *(claim for arm in (COOLED, HEATED, LATE) for claim in _claims.effect(COLD, arm, ood=_runes.OOD)),
-    # The same temperatures, in another order.
-    Claim(_claims.EFFECTIVE_DEPTH, "rises", (COOLED, HEATED)),
-    Claim(_claims.drop_on(_runes.OOD), "falls", (COOLED, HEATED)),
-    Claim(_claims.SOLUTION_RANK, "rises", (COOLED, HEATED)),
-    Claim(_claims.TEST_ACCURACY, "rises", (COOLED, HEATED)),
-]
-CURVES = [Curve("rank of the logits by training step", _claims.SOLUTION_RANK, "step", (COLD, HOT, COOLED, HEATED, LATE))]
+def orders(most: float) -> tuple[Arm, ...]:
+    """Cold and hot throughout; hot to cold, cold to hot, and cold for half of training, then hot."""
+    ways = {
+        "T = 1": ("constant", 1.0, None), f"T = {most:g}": ("constant", most, None),
+        "hot to cold": ("cosine", most, 1.0), "cold to hot": ("cosine", 1.0, most), "cold, then hot": ("step", 1.0, most),
+    }  # fmt: skip
+    names = ("train.temperature_schedule", "train.temperature", "train.temperature_end")
+    return tuple(Arm(label, dict(zip(names, way, strict=True))) for label, way in ways.items())
+
+
+def runs(base: Run, arms: tuple[Arm, ...]) -> list[Run]:
+    return [run for arm in arms for run in grid(replace(base, arm.settings), {"seed": range(3)})]
+
+
+def claims(arms: tuple[Arm, ...], ood: str) -> list[Claim]:
+    """What heat does, asked of each order, and what the order does where the temperatures are the same."""
+    cold, _, cooled, heated, late = arms
+    return [
+        *(Claim(_claims.TRAIN_ACCURACY, "at least", (arm,), bound=0.99) for arm in (cooled, heated, late)),
+        *(claim for arm in (cooled, heated, late) for claim in _claims.effect(cold, arm, ood=ood)),
+        Claim(_claims.EFFECTIVE_DEPTH, "rises", (cooled, heated)),
+        Claim(_claims.drop_on(ood), "falls", (cooled, heated)),
+        Claim(_claims.SOLUTION_RANK, "rises", (cooled, heated)),
+        Claim(_claims.TEST_ACCURACY, "rises", (cooled, heated)),
+    ]
+
+
+ARMS = orders(MOST)
+RUNS = runs(BASE, ARMS)
+CLAIMS = claims(ARMS, _runes.OOD)
+CURVES = [Curve("rank of the logits by training step", _claims.SOLUTION_RANK, "step", ARMS)]
 COST = _runes.COST

@@ -1,0 +1,15 @@
+"""When in training does heat act? T from 100 down to 1 and from 1 up to 100, on the ResNet-18 of table 1 and CIFAR-100.
+
+Beside controls/when, which has built-in data. Written down before any of its own runs was made.
+"""
+
+from thermocline.experiments import _claims, _recipes
+from thermocline.experiments._claims import Curve
+from thermocline.experiments.controls.when import claims, orders, runs
+from thermocline.experiments.table1.cifar100_resnet18 import RUNS as TABLE
+
+ARMS = orders(100.0)
+RUNS = runs(TABLE[0], ARMS)
+CLAIMS = claims(ARMS, "svhn")
+CURVES = [Curve("rank of the logits by training step", _claims.SOLUTION_RANK, "step", ARMS)]
+COST = _claims.Cost(f"{_recipes.RESNET.epochs} epochs a run", gpu=True)

@@ -7,7 +7,7 @@ that both orders have the same temperatures, each for as long; a third way stays
 """
 
 from thermocline.experiments import _claims, _runes
-from thermocline.experiments._claims import Arm, Claim, Curve
+from thermocline.experiments._claims import Arm, Claim, Curve, Quantity
 from thermocline.experiments.demo import BASE
 from thermocline.spec import Run, grid, replace
 
@@ -41,8 +41,16 @@ def claims(arms: tuple[Arm, ...], ood: str) -> list[Claim]:
     ]
 
 
+def curves(arms: tuple[Arm, ...], ood: str) -> list[Curve]:
+    probe = Quantity("probe accuracy", "probe_accuracy", f"{ood}/test", by="last layer", shown=".1%")
+    return [
+        Curve("rank of the logits by training step", _claims.SOLUTION_RANK, "step", arms),
+        Curve(f"probes of {ood} by layer", probe, "depth", arms),
+    ]
+
+
 ARMS = orders(MOST)
 RUNS = runs(BASE, ARMS)
 CLAIMS = claims(ARMS, _runes.OOD)
-CURVES = [Curve("rank of the logits by training step", _claims.SOLUTION_RANK, "step", ARMS)]
+CURVES = curves(ARMS, _runes.OOD)
 COST = _runes.COST

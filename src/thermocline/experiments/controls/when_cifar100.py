@@ -4,12 +4,11 @@ Beside controls/when, which has built-in data. Written down before any of its ow
 """
 
 from thermocline.experiments import _claims, _recipes
-from thermocline.experiments._claims import Curve
-from thermocline.experiments.controls.when import claims, orders, runs
+from thermocline.experiments.controls.when import claims, curves, orders, runs
 from thermocline.experiments.table1.cifar100_resnet18 import RUNS as TABLE
 
 ARMS = orders(100.0)
 RUNS = runs(TABLE[0], ARMS)
 CLAIMS = claims(ARMS, "svhn")
-CURVES = [Curve("rank of the logits by training step", _claims.SOLUTION_RANK, "step", ARMS)]
+CURVES = curves(ARMS, "svhn")
 COST = _claims.Cost(f"{_recipes.RESNET.epochs} epochs a run", gpu=True)

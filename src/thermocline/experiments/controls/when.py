@@ -2,30 +2,34 @@
 
 [masarczyk2025softmax] explains what heat does by how training starts: logits that are too small must grow first. If so, nets
 that start hot and end cold should be like hot ones, and nets that start cold and end hot like cold ones. T follows a cosine, so
-that both orders have the same temperatures, each for as long; a third way stays cold for half of training and then jumps.
-(The jump down is no arm: logits grown at T = 500 are 500 times too large at T = 1, and training diverged in a trial.)
+that both orders have the same temperatures, each for as long, while the learning rate falls; a third way stays cold for half of
+training and then jumps. (The jump down is no arm: logits grown at T = 500 are 500 times too large at T = 1, and training
+diverged in a trial.) The learning rate moves the OOD drop too, so cold and cold to hot are there at half of it as well.
 """
 
+from dataclasses import replace
+
+from thermocline import spec
 from thermocline.experiments import _claims, _runes
 from thermocline.experiments._claims import Arm, Claim, Curve, Quantity
 from thermocline.experiments.demo import BASE
-from thermocline.spec import Run, grid, replace
+from thermocline.spec import Run, grid
 
 MOST = 500.0
 
 
-def orders(most: float) -> tuple[Arm, ...]:
-    """Cold and hot throughout; hot to cold, cold to hot, and cold for half of training, then hot."""
+def orders(most: float, lr: float) -> tuple[Arm, ...]:
+    """At one learning rate: cold and hot throughout; hot to cold, cold to hot, and cold for half of training, then hot."""
     ways = {
         "T = 1": ("constant", 1.0, None), f"T = {most:g}": ("constant", most, None),
         "hot to cold": ("cosine", most, 1.0), "cold to hot": ("cosine", 1.0, most), "cold, then hot": ("step", 1.0, most),
     }  # fmt: skip
     names = ("train.temperature_schedule", "train.temperature", "train.temperature_end")
-    return tuple(Arm(label, dict(zip(names, way, strict=True))) for label, way in ways.items())
+    return tuple(Arm(label, dict(zip(names, way, strict=True)) | {"train.lr": lr}) for label, way in ways.items())
 
 
 def runs(base: Run, arms: tuple[Arm, ...]) -> list[Run]:
-    return [run for arm in arms for run in grid(replace(base, arm.settings), {"seed": range(3)})]
+    return [run for arm in arms for run in grid(spec.replace(base, arm.settings), {"seed": range(3)})]
 
 
 def claims(arms: tuple[Arm, ...], ood: str) -> list[Claim]:
@@ -49,8 +53,13 @@ def curves(arms: tuple[Arm, ...], ood: str) -> list[Curve]:
     ]
 
 
-ARMS = orders(MOST)
-RUNS = runs(BASE, ARMS)
-CLAIMS = claims(ARMS, _runes.OOD)
+ARMS = orders(MOST, BASE.train.lr)
+SLOW = tuple(replace(arm, label=f"{arm.label}, half the lr") for arm in orders(MOST, BASE.train.lr / 2)[::3])
+RUNS = runs(BASE, (*ARMS, *SLOW))
+CLAIMS = [
+    *claims(ARMS, _runes.OOD),
+    *(Claim(_claims.TRAIN_ACCURACY, "at least", (arm,), bound=0.99) for arm in SLOW),
+    *_claims.effect(*SLOW, ood=_runes.OOD),
+]
 CURVES = curves(ARMS, _runes.OOD)
 COST = _runes.COST

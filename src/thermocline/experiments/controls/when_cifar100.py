@@ -7,7 +7,7 @@ from thermocline.experiments import _claims, _recipes
 from thermocline.experiments.controls.when import claims, curves, orders, runs
 from thermocline.experiments.table1.cifar100_resnet18 import RUNS as TABLE
 
-ARMS = orders(100.0)
+ARMS = orders(100.0, TABLE[0].train.lr)
 RUNS = runs(TABLE[0], ARMS)
 CLAIMS = claims(ARMS, "svhn")
 CURVES = curves(ARMS, "svhn")

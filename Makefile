@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/thermocline demo
 
 test: lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -178,9 +178,10 @@ def test_usual_is_one_or_the_coldest_that_stays(tmp_path, runs, usual):
     ("train", "label"),
     [
         ({"temperature_schedule": "step", "temperature_end": 500.0}, "T = 7, then 500 from 50% on"),
+        ({"temperature_schedule": "step", "temperature_end": 5.0, "temperature_at": 0.505}, "T = 7, then 5 from 50.5% on"),
         ({"temperature_schedule": "cosine", "temperature_end": 0.5}, "T = 7 to 0.5, cosine"),
         ({"temperature_schedule": "learned"}, "T = 7, learned"),
-        ({"lr": 1 / 3}, "T = 7, train.lr = 0.333333"),
+        ({"lr": 0.1 + 0.2}, "T = 7, train.lr = 0.3"),
     ],
 )
 def test_a_setting_is_named_by_what_was_done(tmp_path, train, label):

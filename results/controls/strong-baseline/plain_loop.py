@@ -1,6 +1,8 @@
 """NECO's recipe in plain PyTorch: torchvision's ResNet-18 with a 3 x 3 stem, torch's SGD and cosine, nothing of thermocline.
 
-python plain_loop.py DIR/cifar100.npz 200 0     # arrays as --data-dir has them, epochs, seed; plain_loop.txt is what it printed
+python plain_loop.py DIR/cifar100.npz 200 0     # arrays as --data-dir has them, epochs, seed
+
+plain_loop.txt is what it printed, before names were tidied and a choice of precision (then bf16) was left out.
 """
 
 import sys

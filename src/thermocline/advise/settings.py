@@ -41,12 +41,12 @@ def _heat(one: Summary) -> str:
         return f"T by {way} at {target:g}"
     if end is None:
         return start if way == "constant" else f"{start}, {way}"
-    return f"{start}, then {end:g} from {at:.0%} on" if way == "step" else f"{start} to {end:g}, {way}"
+    return f"{start}, then {end:g} from {100 * at:g}% on" if way == "step" else f"{start} to {end:g}, {way}"
 
 
 def _given(one: Summary, paths: Sequence[str]) -> list[str]:
     values = ((path, one.settings[path]) for path in paths)
-    return [f"{path} = {f'{value:.6g}' if isinstance(value, float) else value}" for path, value in values if value is not None]
+    return [f"{path} = {f'{value:.12g}' if isinstance(value, float) else value}" for path, value in values if value is not None]
 
 
 def _paths(one: Summary) -> list[str]:

@@ -148,7 +148,7 @@ def sweep(
         there = [to / run.name for run in runs if (to / run.name / "rows.log").exists()]
         if there:
             compare.conclude(there, to / "report.html")
-        if len({run.train.temperature for run in runs}) > 1:
+        if there and len({run.train.temperature for run in runs}) > 1:
             out.print(f"which to take: [bold]thermocline advise {escape(str(to))}[/]", highlight=False, soft_wrap=True)
 
 

@@ -256,6 +256,10 @@ def test_a_number_that_is_not_finite_is_none_not_an_earlier_one(tmp_path: Path) 
     record_run(tmp_path / "two" / TABLE.name, TABLE.runs[0], {5: [at(4.0)], 9: [at(float("inf"))]})
     one = study(TABLE, Shelf(tmp_path / "two"))
     assert quantities.value(one.found.sources[0], _claims.SOLUTION_RANK, _claims.COLD) is None
+    record_run(tmp_path / "three" / TABLE.name, TABLE.runs[0], {5: [at(0.0)]})
+    nothing = study(TABLE, Shelf(tmp_path / "three")).found.sources[0]
+    assert quantities.value(nothing, _claims.SOLUTION_RANK, _claims.COLD) == 0
+    assert quantities.value(nothing, dataclasses.replace(_claims.SOLUTION_RANK, factors=True), _claims.COLD) is None
     page = markdown.page(one, figure=False)
     assert "rank of the logits (covariance, 1e-3) (T = 1): seed 0 has no finite value; `--seeds 4` adds others" in page
     assert "OOD drop before the head, svhn (T = 1): seed 0 was made before this measure; `--seeds 4` adds others" in page

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from thermocline.experiments._claims import Arm, Claim, Quantity
-from thermocline.reproduce import interval, judge
+from thermocline.reproduce import interval, judge, wording
 from thermocline.reproduce.verdict import ABSENT, DIRECTION, FAILS, HOLDS, UNDECIDED
 
 ARMS = (Arm("cold"), Arm("hot"))
@@ -134,6 +134,35 @@ def test_the_interval_is_scipys() -> None:
     assert found is not None
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
     assert interval([]) is None
+
+
+NC1 = Quantity("NC1", "neural_collapse", shown=".3g", factors=True)
+
+
+def test_what_spans_decades_is_judged_by_its_logarithm() -> None:
+    cold, hot = (0.224, 0.377, 0.813), (0.00222, 0.00307, 0.00343)
+    finding = judge(Claim(NC1, "falls", ARMS), [by_seed(*cold), by_seed(*hot)])
+    assert finding.verdict.word == HOLDS, "a hundredfold in every seed"
+    assert word(Claim(RANK, "falls", ARMS), by_seed(*cold), by_seed(*hot)) == UNDECIDED, "as differences"
+    chance = stats.ttest_rel(*([math.log(x) for x in arm] for arm in (hot, cold))).pvalue
+    assert finding.verdict.why == f"the direction is clear, p = {chance:.1g}"
+    mean = finding.arm(0)
+    assert mean is not None
+    assert mean.mean == pytest.approx(stats.gmean(cold))
+    assert 0 < mean.low < mean.mean < mean.high
+    assert wording.difference(finding).startswith(f"x {stats.gmean(hot) / stats.gmean(cold):.3g} [")
+    wide = judge(Claim(NC1, "rises", ARMS), [by_seed(1.0, 1.0, 1.0), by_seed(0.5, 1.0, 4.0)]).verdict
+    assert (wide.word, wide.why.split(";")[0]) == (UNDECIDED, "the interval includes 1")
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)), min_size=3, max_size=5),
+    st.sampled_from([2.0, 0.25, 1024.0]),
+)
+def test_a_factor_in_both_arms_changes_nothing(pairs: list[tuple[float, float]], by: float) -> None:
+    claim = Claim(NC1, "rises", ARMS)
+    straight, scaled = ([by_seed(*(pair[arm] * by_ for pair in pairs)) for arm in (0, 1)] for by_ in (1.0, by))
+    assert judge(claim, straight).verdict == judge(claim, scaled).verdict
 
 
 NUMBERS = st.lists(st.integers(-50, 50).map(float), min_size=1, max_size=6)

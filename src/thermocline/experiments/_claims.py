@@ -21,7 +21,7 @@ class Quantity:
     `by`: the one "value" of the last step; that at the "start" of training; its "growth" from start to end, a ratio; the
     "lowest" after the start; the mean over "layers"; that of the "last layer"; what the layer before the last has lost of the
     best, as a share ("drop before the last"). With `over`, as a share of that other number of the same run. `shown` is how the
-    number is written.
+    number is written. What lies above 0 and moves by `factors` is averaged and compared by its logarithm.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Quantity:
     by: Reduction = "value"
     shown: str = ".2f"
     over: Quantity | None = None
+    factors: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,10 @@ LOWEST_RANK = Quantity(
 )
 LOGIT_NORM = Quantity("logit norm", "logit_norm", "train", shown=".3g")
 START_NORM = Quantity("logit norm at the start", "logit_norm", "train", by="start", shown=".3g")
-NC = {
-    part: Quantity(f"{part.split('_')[0].upper()}{name}", "neural_collapse", where=(f"part={part}",), shown=".3g")
+NC = {  # distances, which go to 0 by decades; the last is a share of images, which may be none
+    part: Quantity(
+        f"{part.split('_')[0].upper()}{name}", "neural_collapse", where=(f"part={part}",), shown=".3g", factors=part != "nc4"
+    )
     for part, name in {"nc1": "", "nc2_equinorm": " equinorm", "nc2_equiangular": " equiangular", "nc3": "", "nc4": ""}.items()
 }
 

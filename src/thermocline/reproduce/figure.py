@@ -11,7 +11,7 @@ from typing import Any
 from thermocline.experiments._claims import Curve
 from thermocline.reproduce import quantities
 from thermocline.reproduce.study import Study
-from thermocline.reproduce.verdict import Finding, interval
+from thermocline.reproduce.verdict import Finding
 from thermocline.spec import InputError
 
 COLOURS = ("#1f52b8", "#d6650a", "#7042b2", "#2a8a5c", "#b0308c", "#5c6570")
@@ -111,7 +111,8 @@ def _dots(study: Study) -> Iterator[dict[str, Any]]:
             "sort": order,
             "axis": {"labelAngle": 0 if len(order) < 4 else -40},
         }
-        y = {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False, "padding": 8}}
+        kind = "log" if findings[0].claim.quantity.factors else "linear"
+        y = {"field": "value", "type": "quantitative", "title": None, "scale": {"type": kind, "zero": False, "padding": 8}}
         layers = [
             _mark("rule", "mean", {"strokeWidth": 2}, {"y": {**y, "field": "low"}, "y2": {"field": "high"}}),
             _mark("tick", "mean", {"thickness": 2, "width": 18}, {"y": y}),
@@ -123,7 +124,7 @@ def _dots(study: Study) -> Iterator[dict[str, Any]]:
 
 def _marks(finding: Finding) -> Iterator[dict[str, Any]]:
     for place, (arm, values) in enumerate(zip(finding.claim.arms, finding.values)):
-        found = interval(values.values())
+        found = finding.arm(place)
         if found is None:
             continue
         low, high = (found.low, found.high) if found.count > 2 else (min(values.values()), max(values.values()))

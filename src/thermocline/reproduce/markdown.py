@@ -60,7 +60,7 @@ def page(study: Study, *, figure: bool, notes: str = "", whole: str = "") -> str
         f"{study.summary}." + (f" Not run: {study.why}." if study.why else ""),
         _table(HEADS, (cells(study, finding) for finding in study.findings)),
         "Of an arm: mean and, from three seeds on, Student's 95 % interval over its seeds. Of a difference: the same, paired"
-        f" over the seeds both arms have. The rule is in [{PurePosixPath(whole).name}]({whole}).",
+        f" over the seeds both arms have.{_factors(study)} The rule is in [{PurePosixPath(whole).name}]({whole}).",
         *([f"![{experiment.name}](figure.svg)", caption(study)] if figure else []),
         *_by_seed(study),
         "## Where each number is",
@@ -72,6 +72,11 @@ def page(study: Study, *, figure: bool, notes: str = "", whole: str = "") -> str
         *([f"## Notes\n\n{notes.strip()}"] if notes.strip() else []),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _factors(study: Study) -> str:
+    some = any(finding.claim.quantity.factors for finding in study.findings)
+    return " Where it is a factor, x, both are those of the logarithm." if some else ""
 
 
 def cells(study: Study, finding: Finding) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ Rows = list[dict[str, Any]]
 
 
 def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
-    """The number of one run; None where it has no such rows, or where what they come to is not finite.
+    """The number of one run; None where it has no such rows, or where what they come to (or its logarithm) is not finite.
 
     Of several kinds of probe the first is read, as in reports. Rows that leave more than one number open are an error: the
     quantity then does not say which.
@@ -26,7 +26,8 @@ def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
     if number is not None and quantity.over is not None:
         whole = value(source, quantity.over, arm)
         number = number / whole if whole else None
-    return number if number is not None and math.isfinite(number) else None
+    sound = number is not None and math.isfinite(number) and (number > 0 or not quantity.factors)
+    return number if sound else None
 
 
 def belongs(source: Source | Stopped, arm: Arm) -> bool:

@@ -1,13 +1,15 @@
 """Numbers by seed -> a verdict in words. The rule is written once, here.
 
 d_s = hot_s - cold_s over the seeds s that both arms have,   mean(d) +- t_{0.975, n-1} std(d) / sqrt(n)   [student1908mean]
+
+and of what moves by factors d_s = ln(hot_s / cold_s).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scipy import stats
@@ -29,6 +31,9 @@ RULE = (
     "Printed numbers that differ by no more than the margin are taken to say that something stays.",
     "Where only a direction is claimed, excluding 0 is enough to hold; of ranks counted in other ways than table 1 does,"
     " excluding a change of one, which the direction that all classes share can make.",
+    "Distances from neural collapse (NC1 to NC3) lie above 0 and span decades: of these the mean and its interval are of the"
+    " logarithm, and arms are compared by their ratio. This was settled when their rows were there: by differences none of the"
+    " four claims of appendix/neural-collapse was decided.",
     "That something stays, or equals a number, holds when the"
     " interval lies within the margin and does not when it lies outside; that it keeps to a bound holds when the interval"
     " over seeds does, and does not when the interval lies beyond. What is exact must be true of every seed: one that is"
@@ -55,6 +60,10 @@ class Interval:
     high: float
     count: int
 
+    def map(self, rising: Callable[[float], float]) -> Interval:
+        """The same by a rising function of the number."""
+        return Interval(rising(self.mean), rising(self.low), rising(self.high), self.count)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -66,7 +75,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with its numbers, by arm and seed, and what they say."""
+    """A claim with its numbers, by arm and seed, and what they say. Of what moves by factors `difference` is the logarithm."""
 
     claim: Claim
     values: tuple[Mapping[int, float], ...]
@@ -77,6 +86,13 @@ class Finding:
     def shared(self) -> list[int]:
         """The seeds that every arm has."""
         return sorted(set.intersection(*(set(arm) for arm in self.values)))
+
+    def arm(self, place: int) -> Interval | None:
+        """Mean and interval of one arm over all its seeds; of what moves by factors, those of the logarithm, taken back."""
+        values = self.values[place].values()
+        if not self.claim.quantity.factors:
+            return interval(values)
+        return logs.map(math.exp) if (logs := interval(math.log(value) for value in values)) else None
 
 
 def interval(values: Iterable[float]) -> Interval | None:
@@ -101,7 +117,7 @@ def judge(claim: Claim, values: Sequence[Mapping[int, float]]) -> Finding:
     """The finding of a claim from its numbers by arm and seed."""
     shared = sorted(set.intersection(*(set(arm) for arm in values)))
     if len(claim.arms) == 2:
-        numbers = [_paired(values[0][seed], values[1][seed]) for seed in shared]
+        numbers = [_paired(values[0][seed], values[1][seed], factors=claim.quantity.factors) for seed in shared]
     else:
         numbers = [values[0][seed] for seed in shared]
     found = interval(numbers)
@@ -136,12 +152,14 @@ def beside(finding: Finding, reached: Sequence[Mapping[int, float]], *, idle: Se
     return replace(finding, verdict=Verdict(finding.verdict.word, why))
 
 
-def _paired(cold: float, hot: float) -> float:
-    """hot - cold to twelve digits of the larger: what is left below is rounding.
+def _paired(cold: float, hot: float, *, factors: bool = False) -> float:
+    """hot - cold to twelve digits of the larger: what is left below is rounding. Of factors, ln(hot / cold).
 
-    >>> _paired(0.3, 0.1 + 0.2)
-    0.0
+    >>> _paired(0.3, 0.1 + 0.2), _paired(0.3, 0.1 + 0.2, factors=True)
+    (0.0, 0.0)
     """
+    if factors:
+        return round(math.log(hot / cold), 12) + 0.0
     size = max(abs(cold), abs(hot))
     return round(hot - cold, 12 - math.floor(math.log10(size))) + 0.0 if size else 0.0
 
@@ -165,7 +183,8 @@ def _moves(claim: Claim, d: Interval) -> Verdict:
         return Verdict(DIRECTION, f"{100 * d.mean / size:.0f} % of {known}")
     so_far = ", and so far it is the other way" if d.mean < 0 else ""
     small = f"; it excludes half {known}" if d.high < size / 2 else ""
-    return Verdict(UNDECIDED, f"the interval includes {least:.3g}{so_far}{small}; {_more(d, least)}")
+    edge = "1" if claim.quantity.factors else f"{least:.3g}"  # a factor of 1
+    return Verdict(UNDECIDED, f"the interval includes {edge}{so_far}{small}; {_more(d, least)}")
 
 
 def _chance(d: Interval) -> str:

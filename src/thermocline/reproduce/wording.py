@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from thermocline.experiments._claims import Claim, Quantity
 from thermocline.reproduce.sources import Found, Source
 from thermocline.reproduce.study import Study
 from thermocline.reproduce.study import unmeasured as gaps_of
-from thermocline.reproduce.verdict import SEEDS, Finding, Interval, interval
+from thermocline.reproduce.verdict import SEEDS, Finding, Interval
 
 DASH = "–"
 COPIES = {  # what a fingerprint of images and labels stands for, where it is known
@@ -35,17 +36,20 @@ def number(value: float, quantity: Quantity) -> str:
 
 def arm(finding: Finding, place: int) -> str:
     """The mean of an arm over all its seeds, with its interval from two seeds on."""
-    found = interval(finding.values[place].values())
+    found = finding.arm(place)
     if found is None:
         return DASH
     return _spread(number(found.mean, finding.claim.quantity), found, finding.claim)
 
 
 def difference(finding: Finding) -> str:
-    """The paired difference with its interval; of one arm, which has none, nothing."""
+    """The paired difference with its interval, or the factor; of one arm, which has none, nothing."""
     found, quantity = finding.difference, finding.claim.quantity
     if found is None or len(finding.claim.arms) == 1:
         return DASH
+    if quantity.factors:
+        found = found.map(math.exp)
+        return _spread(f"x {number(found.mean, quantity)}", found, finding.claim)
     return _spread(f"{'+' if found.mean > 0 else ''}{number(found.mean, quantity)}", found, finding.claim)
 
 

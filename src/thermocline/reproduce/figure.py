@@ -111,8 +111,9 @@ def _dots(study: Study) -> Iterator[dict[str, Any]]:
             "sort": order,
             "axis": {"labelAngle": 0 if len(order) < 4 else -40},
         }
-        kind = "log" if findings[0].claim.quantity.factors else "linear"
-        y = {"field": "value", "type": "quantitative", "title": None, "scale": {"type": kind, "zero": False, "padding": 8}}
+        scale = {"type": "log", "nice": False} if findings[0].claim.quantity.factors else {}
+        y = {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False, "padding": 8, **scale}}
+        y |= {"axis": {"tickCount": 4}} if scale else {}
         layers = [
             _mark("rule", "mean", {"strokeWidth": 2}, {"y": {**y, "field": "low"}, "y2": {"field": "high"}}),
             _mark("tick", "mean", {"thickness": 2, "width": 18}, {"y": y}),

@@ -143,7 +143,7 @@ def test_an_arm_of_runs_that_all_stopped_was_tried(tmp_path: Path) -> None:
         stop(tmp_path / TABLE.name, what)
     found = study(TABLE, Shelf(tmp_path))
     assert {finding.verdict.word for finding in found.findings} == {UNDECIDED}
-    write([found], tmp_path)
+    write([found], Shelf(tmp_path))
     assert "What stopped itself" in (tmp_path / TABLE.name / "README.md").read_text()
 
 
@@ -313,7 +313,7 @@ def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     for name, order in (("one", TABLE.runs), ("two", TABLE.runs[::-1])):
         results = fill(tmp_path / name / "results", order)
         (results / TABLE.name / "notes.md").write_text("Seen by hand: *nothing*.\n")
-        place = write([study(TABLE, Shelf(results))], results)
+        place = write([study(TABLE, Shelf(results))], Shelf(results))
         assert place == results / "reproduction.md", "there are no docs beside these results"
         files = [place, *(results / TABLE.name / file for file in ("README.md", "figure.svg"))]
         pages.append([file.read_bytes() for file in files])
@@ -473,12 +473,12 @@ def test_a_curve_leaves_out_the_nets_that_verdicts_do(tmp_path: Path) -> None:
 
 def test_a_page_whose_rows_are_gone_says_so(tmp_path: Path) -> None:
     shelf, folder = Shelf(tmp_path), tmp_path / TABLE.name
-    write([study(TABLE, shelf)], tmp_path)
+    write([study(TABLE, shelf)], shelf)
     assert not folder.exists()
     folder.mkdir(parents=True)
     for name in ("README.md", "figure.svg"):
         (folder / name).write_text("of rows that were deleted")
-    write([study(TABLE, shelf)], tmp_path)
+    write([study(TABLE, shelf)], shelf)
     assert "not run here" in (folder / "README.md").read_text()
     assert not (folder / "figure.svg").exists()
 

@@ -178,14 +178,14 @@ class Run:
     follow: tuple[str, ...] = setting((), "measures to take at every snapshot, beside the cheap ones that always are")
     scanned: str = setting("", "which net trained elsewhere this was found on: no setting, but what tells scans apart")
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """Twelve hex digits of the SHA-256 of every setting that differs from its default.
 
         Hashing only what differs lets later versions add settings without renaming old runs; the price is
         that a default, once released, never changes.
         """
-        default = dict(leaves(Run()))
+        default = _defaults()
         changed = {path: value for path, value in leaves(self) if value != default[path]}
         return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -222,7 +222,7 @@ def known(settings: Mapping[str, Any]) -> list[str]:
 
 def describe() -> Iterator[tuple[str, str, Any, str]]:
     """Every setting as (dotted path, type, default, help line)."""
-    for path, default in leaves(Run()):
+    for path, default in _defaults().items():
         if path == "scanned":
             continue
         owner, field = _locate(path)
@@ -270,7 +270,7 @@ def parse(run: Run, assignments: Iterable[str]) -> Run:
 
 def to_json(run: Run) -> dict[str, Any]:
     """Nested plain data, the inverse of `from_json`; of a scan, only what is known of it."""
-    given, default = dict(leaves(run)), dict(leaves(Run()))
+    given, default = dict(leaves(run)), _defaults()
     told = {*known(given), *(path for path in given if given[path] != default[path])}
     plain: dict[str, Any] = {}
     for path, value in given.items():
@@ -301,9 +301,15 @@ def _replaced(spec: Any, changes: Mapping[str, Any]) -> Any:
     return dataclasses.replace(spec, **here)
 
 
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    return dict(leaves(Run()))
+
+
+@functools.cache
 def _locate(path: str) -> tuple[type, dataclasses.Field[Any]]:
     """The class and field behind a dotted path that ends at a leaf."""
-    valid = [name for name, _ in leaves(Run())]
+    valid = list(_defaults())
     if path not in valid:
         named = [f"{path}.name"] if f"{path}.name" in valid else [name for name in valid if name != "scanned"]
         raise unknown("setting", path, named, see="thermocline list settings")

@@ -54,7 +54,7 @@ def reproduce(
     studies = [work.study(experiment, shelf) for experiment in experiments]
     for shown in map(work.terminal, studies) if len(studies) < MANY else [work.glance(studies)]:
         out.print(shown)
-    say("what holds", work.write(studies, results))
+    say("what holds", work.write(studies, shelf))
     for one in studies if len(studies) == 1 and studies[0].found.begun else []:
         say("this experiment", results / one.experiment.name / "README.md")
     if output is not None:

@@ -98,6 +98,7 @@ def home(run: Run) -> str:
     return homes()[family(run)]
 
 
+@functools.cache
 def family(run: Run) -> str:
     """The same for runs that differ by seed alone."""
     return replace(run, {"seed": 0}).key
@@ -132,11 +133,16 @@ def _first() -> dict[Hashable, tuple[str, Claim]]:
     return found
 
 
+@functools.cache
+def _settings(run: Run) -> dict[str, Any]:
+    return dict(leaves(run))
+
+
 def _identity(experiment: Experiment, claim: Claim) -> Hashable:
     """What is said, of which rows of which runs; what has neither runs nor computed rows is like nothing else."""
     arms = []
     for arm in claim.arms:
-        runs = frozenset(family(run) for run in experiment.runs if arm.settings.items() <= dict(leaves(run)).items())
+        runs = frozenset(family(run) for run in experiment.runs if arm.settings.items() <= _settings(run).items())
         table = experiment.table if experiment.computed and not arm.settings else ""
         arms.append((runs, table or ("" if runs else experiment.name), arm.where))
     quantity = claim.quantity

@@ -12,8 +12,9 @@ from thermocline.reproduce.sources import Shelf
 from thermocline.reproduce.study import Study, study
 
 
-def write(studies: Sequence[Study], results: Path) -> Path:
+def write(studies: Sequence[Study], shelf: Shelf) -> Path:
     """The page and figure of each study that has runs, or had, and the page of all experiments; returns its place."""
+    results = shelf.results
     for one in studies:
         folder = results / one.experiment.name
         if not one.found.begun and not (folder / "README.md").exists():
@@ -27,9 +28,9 @@ def write(studies: Sequence[Study], results: Path) -> Path:
         whole = Path(os.path.relpath(overview_place(results), folder)).as_posix()
         text = markdown.page(one, figure=drawn is not None, notes=notes(folder), whole=whole)
         record.write(folder / "README.md", text.encode())
-    shelf = Shelf(results)
     page = overview_place(results)
-    everything = [study(catalogue.load(name), shelf) for name in catalogue.names()]
+    known = {one.experiment.name: one for one in studies}
+    everything = [known.get(name) or study(catalogue.load(name), shelf) for name in catalogue.names()]
     there = Path(os.path.relpath(results, page.parent)).as_posix()
     record.write(page, markdown.overview(everything, notes=notes(results), results=there).encode())
     return page

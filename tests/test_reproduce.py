@@ -236,7 +236,8 @@ def test_reductions(tmp_path: Path) -> None:
     rank, norm = "solution_rank", "logit_norm"
     cases: list[tuple[str, _claims.Reduction, float]] = [
         (rank, "value", 20), (rank, "start", 50), (rank, "lowest", 4), (norm, "growth", 4), ("rank", "layers", 6),
-        ("rank", "last layer", 3), ("rank", "drop before the last", 1 / 3),
+        ("rank", "last layer", 3), ("rank", "drop before the last", 1 / 3), ("rank", "first half", 9),
+        ("rank", "second half", 4.5), ("rank", "best layer", 9),
     ]  # fmt: skip
     for measure, by, expected in cases:
         where = () if measure == norm else ("of=covariance", "rtol=0.001")

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Reduction = Literal["value", "start", "growth", "lowest", "layers", "last layer", "drop before the last"]
+Reduction = Literal[
+    "value", "start", "growth", "lowest", "layers", "first half", "second half", "best layer", "last layer",
+    "drop before the last",
+]  # fmt: skip
 Relation = Literal["falls", "rises", "stays", "at least", "at most", "equals"]
 
 
@@ -19,9 +22,10 @@ class Quantity:
     """One number of one run: the rows with this measure, split and words among their params, and what is made of them.
 
     `by`: the one "value" of the last step; that at the "start" of training; its "growth" from start to end, a ratio; the
-    "lowest" after the start; the mean over "layers"; that of the "last layer"; what the layer before the last has lost of the
-    best, as a share ("drop before the last"). With `over`, as a share of that other number of the same run. `shown` is how the
-    number is written. What lies above 0 and moves by `factors` is averaged and compared by its logarithm.
+    "lowest" after the start; the mean over "layers", over the "first half" of them or the "second half"; that of the "best
+    layer" or the "last layer"; what the layer before the last has lost of the best, as a share ("drop before the last").
+    With `over`, as a share of that other number of the same run. `shown` is how the number is written. What lies above 0 and
+    moves by `factors` is averaged and compared by its logarithm.
     """
 
     name: str
@@ -115,7 +119,7 @@ COLD_HOT = (COLD, HOT)
 
 def with_settings(label: str, settings: Mapping[str, Any]) -> tuple[Arm, Arm]:
     """The cold and the hot runs that have these settings too."""
-    cold, hot = (Arm(f"{arm.label}, {label}", {**arm.settings, **settings}) for arm in COLD_HOT)
+    cold, hot = (Arm(f"{arm.label}, {label}" if label else arm.label, {**arm.settings, **settings}) for arm in COLD_HOT)
     return cold, hot
 
 

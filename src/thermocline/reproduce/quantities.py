@@ -110,6 +110,18 @@ def _layers(rows: Rows, quantity: Quantity) -> float:
     return statistics.fmean(row["value"] for row in _at(rows, -1))
 
 
+def _half(rows: Rows, quantity: Quantity) -> float:
+    last = _at(rows, -1)
+    middle = last[-1]["depth"] / 2
+    some = [row["value"] for row in last if (row["depth"] <= middle) == (quantity.by == "first half")]
+    return statistics.fmean(some) if some else math.nan
+
+
+def _best_layer(rows: Rows, quantity: Quantity) -> float:
+    by_layer = [row["value"] for row in _at(rows, -1)]
+    return max(by_layer) if all(map(math.isfinite, by_layer)) else math.nan
+
+
 def _last_layer(rows: Rows, quantity: Quantity) -> float:
     last = _at(rows, -1)
     return _one([row for row in last if row["depth"] == last[-1]["depth"]], quantity)
@@ -122,6 +134,6 @@ def _early_drop(rows: Rows, quantity: Quantity) -> float | None:
 
 
 _REDUCTIONS: dict[str, Callable[[Rows, Quantity], float | None]] = {
-    "value": _value, "start": _start, "growth": _growth, "lowest": _lowest, "layers": _layers, "last layer": _last_layer,
-    "drop before the last": _early_drop,
+    "value": _value, "start": _start, "growth": _growth, "lowest": _lowest, "layers": _layers, "first half": _half,
+    "second half": _half, "best layer": _best_layer, "last layer": _last_layer, "drop before the last": _early_drop,
 }  # fmt: skip

@@ -20,7 +20,8 @@ COPIES = {  # what a fingerprint of images and labels stands for, where it is kn
 }  # fmt: skip
 REDUCED = {
     "value": "", "start": ", first step", "growth": ", last step over first", "lowest": ", least of all steps after the first",
-    "layers": ", mean over layers", "last layer": ", last layer",
+    "layers": ", mean over layers", "first half": ", mean over the first half of the layers",
+    "second half": ", mean over the second half of the layers", "best layer": ", best layer", "last layer": ", last layer",
     "drop before the last": ", what the layer before the last has lost of the best, as a share",
 }  # fmt: skip
 

@@ -15,7 +15,8 @@ IMAGENET = Train(
     precision="bfloat16", snapshots=4,
 )  # fmt: skip
 OTHERS = {
-    "cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10"), "imagenet100": ("cifar10",), "imagenet": ("cifar10",),
+    "cifar10": ("svhn", "cifar100"), "cifar100": ("svhn", "cifar10"), "svhn": ("cifar10", "cifar100"),
+    "imagenet100": ("cifar10",), "imagenet": ("cifar10",),
 }  # fmt: skip
 
 

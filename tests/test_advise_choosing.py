@@ -82,6 +82,26 @@ def test_advice_follows_the_numbers(tmp_path):
         found["speed"]
 
 
+def test_the_best_layer_is_judged_by_what_it_knows_not_by_what_is_lost(tmp_path):
+    """A hot net that loses more by its last layer may know as much of other data at its best."""
+    for temperature, layers in ((1, (0.5, 0.8, 0.6)), (10, (0.8, 0.6, 0.3))):
+        for seed in range(3):
+            spec = Run(Data("runes", 10, ood=("svhn",)), Net(), Train(temperature=temperature), seed=seed)
+            kind = "probe=ridge,guessing=0.1,tested=900"
+            rows = [Row("svhn/test", f"layer{depth}", depth, "", "probe_accuracy", kind, right + 0.01 * seed)
+                    for depth, right in enumerate(layers, 1)]  # fmt: skip
+            rows.append(Row("svhn/test", "", 0, "", "ood_drop", "probe=ridge", 1 - layers[-1] / max(layers)))
+            rows.append(Row("train", "", 0, "", "accuracy", "", 0.99))
+            with record.open_run(tmp_path / f"T{temperature}s{seed}", spec) as opened:
+                opened.append(100, rows)
+                opened.finish([100])
+    found = advise.advise(tmp_path)
+    assert found["transfer, svhn"].words == "stay at T = 1"
+    assert found["best layer, svhn"].words == "either: no difference that counts"
+    said = " ".join(printed(found).split())
+    assert "Layers are the best of those measured. Settings and layers were chosen on the images they are judged by." in said
+
+
 def test_the_interval_is_that_of_a_paired_test_at_the_level_of_all_comparisons(tmp_path):
     sweep(tmp_path, {1: {}, 10: {"accuracy": 0.01}, 100: {"accuracy": 0.02}, 1000: {"accuracy": -0.3}}, noise=0.01)
     choice = advise.advise(tmp_path)["accuracy"]

@@ -149,6 +149,7 @@ def goals(members: Sequence[Summary]) -> list[Goal]:
         Goal("accuracy", "test accuracy", "accuracy", +1, 0.005, lambda one: {"": one.test_accuracy}, ".1%"),
         Goal("few layers", "effective depth", "effective_depth", -1, half, _deep, ".2f"),
         *(Goal(f"transfer, {name}", f"OOD drop, {name}", "ood_drop", -1, 0.02, _dropped(name), ".2f") for name in drops),
+        *(Goal(f"best layer, {name}", f"best probe, {name}", "accuracy", +1, 0.01, _read(name), ".1%") for name in drops),
         *(Goal(f"detection, {name}", f"AUROC, {name}", "auroc", +1, 0.01, _detected(name)) for name in sets),
         Goal("calibration", "ECE at a fitted T", "ece", -1, 0.01, lambda one: {"": one.ece.get("fitted")}),
     ]  # fmt: skip
@@ -161,6 +162,14 @@ def _deep(one: Summary) -> Mapping[str, float | None]:
 
 def _dropped(name: str) -> Callable[[Summary], Mapping[str, float | None]]:
     return lambda one: {"": None if name in one.unread else one.ood_drop.get(name)}
+
+
+def _read(name: str) -> Callable[[Summary], Mapping[str, float | None]]:
+    def best(one: Summary) -> float | None:
+        layers = () if name in one.unread else one.probes.get(name, ())
+        return max((right for _, _, right in layers), default=None)
+
+    return lambda one: {"": best(one)}
 
 
 def _detected(name: str) -> Callable[[Summary], Mapping[str, float | None]]:

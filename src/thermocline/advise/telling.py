@@ -90,6 +90,9 @@ def _brackets(choices: Sequence[Choice]) -> str:
     table = "in the table, over all settings that the best was chosen from"
     many = f"In brackets: 95 % over seeds, each line by itself; {table}. "
     kind = {1: "", 2: "In brackets: the range of two seeds. "}.get(most, many)
-    detectors = any(one.usual.detector for one in choices)
-    chosen = "Detectors are the best of those measured. Settings and detectors" if detectors else "Settings"
-    return f"{kind}{chosen} were chosen on the images they are judged by."
+    found = ["detectors"] if any(one.usual.detector for one in choices) else []
+    found += ["layers"] if any(one.goal.title.startswith("best layer") for one in choices) else []
+    best = f"{' and '.join(found).capitalize()} are the best of those measured. " if found else ""
+    *others, last = ["Settings", *found]
+    chosen = f"{', '.join(others)} and {last}" if others else last
+    return f"{kind}{best}{chosen} were chosen on the images they are judged by."

@@ -27,10 +27,10 @@ from thermocline.cli.common import (
     out,
     points,
     require_unused,
-    show,
     version,
 )
 from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, images_for, module_of, try_out
+from thermocline.cli.progress import show
 from thermocline.spec import InputError
 
 PROBES = ", ".join(get_args(spec.Probe))
@@ -82,7 +82,11 @@ def demo(
     from thermocline.run import follow_all
 
     jobs = jobs or min(os.cpu_count() or 1, 2)
-    show(follow_all(experiment.RUNS, to, jobs=jobs, device="cpu"), again=f"thermocline demo --out {to}")
+    show(
+        follow_all(experiment.RUNS, to, jobs=jobs, device="cpu"),
+        runs=len(experiment.RUNS),
+        again=f"thermocline demo --out {to}",
+    )
     compare.conclude([to / run.name for run in experiment.RUNS], to / "report.html")
 
 
@@ -143,7 +147,7 @@ def sweep(
 
     fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
     try:
-        show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
+        show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), runs=len(runs), again="the same command")
     finally:
         there = [to / run.name for run in runs if (to / run.name / "rows.log").exists()]
         if there:

@@ -1,4 +1,4 @@
-"""What the verbs share: consoles, common options, downloads and progress."""
+"""What the verbs share: consoles, common options and downloads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,9 +14,6 @@ from rich.markup import escape
 
 import thermocline
 from thermocline.spec import InputError
-
-if TYPE_CHECKING:
-    from thermocline.run import Progress
 
 out, err = Console(), Console(stderr=True)
 LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
@@ -81,38 +78,3 @@ def points(over: Iterable[str]) -> list[tuple[str, ...]]:
             raise InputError(f"--over names {path.strip()} twice; write all of its values at once, {path.strip()}=a,b,c")
         axes[path.strip()] = [f"{path}={value}" for value in dict.fromkeys(values.split(","))]
     return list(itertools.product(*axes.values()))
-
-
-def show(events: Iterable[Progress], *, again: str) -> None:
-    """Draw progress with a rate and an ETA for every run; say what others are at and, on Ctrl-C, how to go on."""
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=12), TaskProgressColumn(), TextColumn("{task.fields[rate]}"),
-        TextColumn("eta"), TimeRemainingColumn(compact=True), TextColumn("{task.fields[note]}"),
-    )  # fmt: skip
-    with Bars(*columns, console=err) as bars:
-        tasks, elsewhere = {}, 0
-        try:
-            for event in events:
-                if event.run not in tasks:
-                    tasks[event.run] = bars.add_task(escape(event.run), total=None, note="", rate="")
-                task = tasks[event.run]
-                note = escape(event.note) if event.phase in ("loading", "failed", "elsewhere") else ""
-                bars.update(task, note=f"{event.phase} {note}")
-                if event.total:
-                    bars.update(task, completed=event.step, total=event.total)
-                    speed = bars.tasks[task].speed
-                    bars.update(task, rate=f"{speed:.0f} steps/s" if speed else "")
-                elsewhere += event.phase == "elsewhere"
-                if event.phase == "finished":
-                    total = bars.tasks[task].total or 1
-                    bars.update(task, completed=total, total=total)
-        except KeyboardInterrupt:
-            bars.stop()
-            err.print(f"interrupted; what is done is kept, and {again} goes on from there", highlight=False)
-            raise typer.Exit(130) from None
-    if elsewhere:
-        runs = f"{elsewhere} run{'s were' if elsewhere > 1 else ' was'}"
-        err.print(f"{runs} left to another process that is at it; once that is done, {again} shows all", highlight=False)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from thermocline.cli.common import DataDir, Device, err, fetch, out, say, show
+from thermocline.cli.common import DataDir, Device, err, fetch, out, say
+from thermocline.cli.progress import show
 from thermocline.spec import Failure, InputError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _fill(
             failure = failure or error
     try:
         if places:
-            show(follow_in(places, jobs=jobs, device=device, data_dir=data_dir), again="the same command")
+            show(follow_in(places, jobs=jobs, device=device, data_dir=data_dir), runs=len(places), again="the same command")
     except (InputError, Failure) as error:
         failure = failure or error
     return failure

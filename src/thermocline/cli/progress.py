@@ -1,0 +1,141 @@
+"""How far runs are: bars in a terminal; where nobody looks on, lines that a log can keep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+
+from thermocline.cli.common import err
+
+if TYPE_CHECKING:
+    from thermocline.run import Progress
+
+EVERY = 60.0  # seconds between two lines on one run
+MANY = 8  # runs beyond which those that are finished make room
+
+
+def show(events: Iterable[Progress], *, runs: int = 1, again: str) -> None:
+    """How far every run is, and all of them, with a rate and an ETA; what others are at and, on Ctrl-C, how to go on."""
+    elsewhere = 0
+    with Bars(runs) if err.is_terminal else Lines(runs) as shown:
+        try:
+            for event in events:
+                shown.tell(event)
+                elsewhere += event.phase == "elsewhere"
+        except KeyboardInterrupt:
+            shown.__exit__()
+            err.print(f"interrupted; what is done is kept, and {again} goes on from there", highlight=False)
+            raise typer.Exit(130) from None
+    if elsewhere:
+        left = f"{elsewhere} run{'s were' if elsewhere > 1 else ' was'}"
+        err.print(f"{left} left to another process that is at it; once that is done, {again} shows all", highlight=False)
+
+
+class Bars:
+    """A bar a run and, of several runs, one for all of them."""
+
+    def __init__(self, runs: int) -> None:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(bar_width=12), TaskProgressColumn(),
+            TextColumn("{task.fields[rate]}"), TextColumn("eta"), TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[note]}"),
+        )  # fmt: skip
+        self.bars, self.runs = Progress(*columns, console=err), runs
+        self.tasks: dict[str, Any] = {}
+        self.shares: dict[str, float] = {}
+        self.whole = self.bars.add_task("all runs", total=runs, note="", rate="") if runs > 1 else None
+
+    def __enter__(self) -> Bars:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def tell(self, event: Progress) -> None:
+        """Draw where a run stands."""
+        if event.run not in self.tasks:
+            self.tasks[event.run] = self.bars.add_task(escape(event.run), total=None, note="", rate="")
+        task = self.tasks[event.run]
+        note = escape(event.note) if event.phase in ("loading", "failed", "elsewhere") else ""
+        self.bars.update(task, note=f"{event.phase} {note}")
+        if event.total:
+            self.bars.update(task, completed=event.step, total=event.total)
+            speed = self.bars.tasks[task].speed
+            self.bars.update(task, rate=f"{speed:.0f} steps/s" if speed else "")
+            self.shares[event.run] = event.step / event.total
+        if event.phase == "finished":
+            total = self.bars.tasks[task].total or 1
+            self.bars.update(task, completed=total, total=total, visible=self.runs <= MANY)
+        if event.phase in ("finished", "failed", "elsewhere"):
+            self.shares[event.run] = 1.0
+        if self.whole is not None:
+            done = sum(share == 1 for share in self.shares.values())
+            self.bars.update(self.whole, completed=sum(self.shares.values()), note=f"{done} of {self.runs}")
+
+
+class Lines:
+    """A line where a run begins to train, once a minute while it goes on, and where it ends."""
+
+    def __init__(self, runs: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.runs, self.clock, self.ended, self.trained = runs, clock, 0, 0
+        self.began = clock()
+        self.first: dict[str, tuple[float, int]] = {}  # when a run began to train here, and at which step
+        self.last: dict[str, float] = {}  # when it was last spoken of
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def tell(self, event: Progress) -> None:
+        """Print where a run stands, if it is time to."""
+        now = self.clock()
+        if event.phase == "training" and event.total:
+            if event.run not in self.first:
+                self.first[event.run], self.last[event.run] = (now, event.step), now
+                self._print(event.run, f"training from step {event.step} of {event.total}")
+            elif now - self.last[event.run] >= EVERY:
+                self.last[event.run] = now
+                self._print(event.run, self._pace(event, now))
+        elif event.phase in ("finished", "failed", "elsewhere"):
+            self.ended += 1
+            self.trained += event.run in self.first
+            self._print(event.run, self._end(event, now) + (f"; {self._whole(now)}" if self.runs > 1 else ""))
+
+    def _pace(self, event: Progress, now: float) -> str:
+        since, step = self.first[event.run]
+        rate = (event.step - step) / (now - since)
+        left = f", {rate:.3g} steps/s, eta {_clock((event.total - event.step) / rate)}" if rate else ""
+        return f"step {event.step} of {event.total} ({100 * event.step // event.total} %){left}"
+
+    def _end(self, event: Progress, now: float) -> str:
+        if event.phase != "finished":
+            return f"{event.phase}: {event.note}"
+        return f"finished in {_clock(now - self.first[event.run][0])}" if event.run in self.first else "was finished before"
+
+    def _whole(self, now: float) -> str:
+        left = self.runs - self.ended
+        eta = f", eta of all {_clock((now - self.began) / self.trained * left)}" if left and self.trained else ""
+        return f"{self.ended} of {self.runs} done{eta}"
+
+    def _print(self, run: str, words: str) -> None:
+        err.print(f"{time.strftime('%H:%M:%S')} {run}: {words}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _clock(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> _clock(61.4), _clock(7325)
+    ('1:01', '2:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -100,11 +100,13 @@ LOWEST_RANK = Quantity(
 )
 LOGIT_NORM = Quantity("logit norm", "logit_norm", "train", shown=".3g")
 START_NORM = Quantity("logit norm at the start", "logit_norm", "train", by="start", shown=".3g")
+_PARTS = {
+    "nc1": "NC1", "nc2_equinorm": "NC2 equinorm", "nc2_equiangular": "NC2 equiangular",
+    "nc2_equiangular_weights": "NC2 equiangular, rows of the head", "nc3": "NC3", "nc4": "NC4",
+}  # fmt: skip
 NC = {  # distances, which go to 0 by decades; the last is a share of images, which may be none
-    part: Quantity(
-        f"{part.split('_')[0].upper()}{name}", "neural_collapse", where=(f"part={part}",), shown=".3g", factors=part != "nc4"
-    )
-    for part, name in {"nc1": "", "nc2_equinorm": " equinorm", "nc2_equiangular": " equiangular", "nc3": "", "nc4": ""}.items()
+    part: Quantity(name, "neural_collapse", where=(f"part={part}",), shown=".3g", factors=part != "nc4")
+    for part, name in _PARTS.items()
 }
 
 

@@ -16,14 +16,15 @@ NAMED = {"ridge": "ridge", **OTHERS}
 RUNS = _runes.runs({"probes": tuple(NAMED.values())})
 
 
-def _read(arm: Arm, probe: str) -> Arm:
+def read(arm: Arm, probe: str) -> Arm:
+    """The runs of an arm, by one of the probes that read them."""
     return replace(arm, label=f"{arm.label}, {probe}", where=(f"probe={NAMED[probe]}",))
 
 
 def _claims_of(quantity: Quantity, says: _claims.Relation, arms: tuple[Arm, Arm]) -> list[Claim]:
-    hot = [Claim(quantity, says, (_read(arms[0], probe), _read(arms[1], probe))) for probe in OTHERS]
+    hot = [Claim(quantity, says, (read(arms[0], probe), read(arms[1], probe))) for probe in OTHERS]
     pairs = [*(("ridge", probe) for probe in OTHERS), ("logistic", "standardised")]
-    same = [(_read(arm, one), _read(arm, other)) for one, other in pairs for arm in arms]
+    same = [(read(arm, one), read(arm, other)) for one, other in pairs for arm in arms]
     return hot + [Claim(quantity, "stays", pair, margin=0.0625) for pair in same]
 
 

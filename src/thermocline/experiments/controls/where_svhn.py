@@ -1,14 +1,23 @@
 """Where in a net does heat cost transfer? As controls/where, with a ResNet-18 trained on SVHN and probed for both CIFARs.
 
-controls/where was found on its own rows. These claims were written down before any of these runs was made.
+controls/where was found on its own rows, by one probe, whose penalty hides directions of little variance. Here three read the
+same nets: that one, one with next to no penalty, and one trained on standardised outputs. Written down before any of these runs
+was made.
 """
 
 from thermocline.experiments import _claims, _recipes
+from thermocline.experiments._claims import COLD, HOT
+from thermocline.experiments.controls import probes
 from thermocline.experiments.controls.where import claims, curve
-from thermocline.spec import Net
+from thermocline.spec import Net, replace
 
 OTHERS = _recipes.OTHERS["svhn"]
-RUNS = _recipes.cold_and_hot("svhn", Net("resnet18"), _recipes.RESNET)
-CLAIMS = claims(_claims.COLD_HOT, OTHERS)
-CURVES = [curve(_claims.COLD_HOT, name, split) for name, split in (("svhn", "test"), *((one, f"{one}/test") for one in OTHERS))]
+NAMED = {name: probes.NAMED[name] for name in ("ridge", "weak ridge", "standardised")}
+ARMS = {name: (probes.read(COLD, name), probes.read(HOT, name)) for name in NAMED}
+RUNS = [
+    replace(run, {"probes": tuple(NAMED.values())})
+    for run in _recipes.cold_and_hot("svhn", Net("resnet18"), _recipes.RESNET)
+]  # fmt: skip
+CLAIMS = [claim for arms in ARMS.values() for claim in claims(arms, OTHERS)]
+CURVES = [curve(arms, f"{other}, {name}", f"{other}/test") for other in OTHERS for name, arms in ARMS.items()]
 COST = _claims.Cost("164 epochs a run", gpu=True)

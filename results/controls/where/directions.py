@@ -1,8 +1,8 @@
-"""How many directions of a layer's outputs a ridge probe can read, and whether hot and cold nets differ in it as they do in accuracy.
+"""How many directions of a layer a ridge probe can read, and whether hot and cold nets differ in it as they do in accuracy.
 
-    sum_i l_i / (l_i + p mean(l)),   l_i: variances of the layer's outputs on training images, p = 1e-3: the probes' penalty
+sum_i l_i / (l_i + p mean(l)),   l_i: variances of the layer's outputs on training images, p = 1e-3: the probes' penalty
 
-    python results/controls/where/directions.py > results/controls/where/directions.txt       (from the repository)
+python results/controls/where/directions.py > results/controls/where/directions.txt       (from the repository)
 """
 
 import statistics

@@ -295,6 +295,17 @@ def test_a_finding_is_counted_once(tmp_path: Path) -> None:
     assert f"as in {TABLE.name} (holds)" in page
 
 
+def test_what_was_found_on_its_rows_is_told_and_counted_apart(tmp_path: Path) -> None:
+    seen = dataclasses.replace(TABLE, claims=tuple(dataclasses.replace(claim, found=True) for claim in TABLE.claims))
+    results = fill(tmp_path, TABLE.runs)
+    plain, found = (study(one, Shelf(results)) for one in (TABLE, seen))
+    for before, after in zip(plain.findings, found.findings):
+        assert after.verdict.word == before.verdict.word
+        assert after.verdict.why == f"found on these rows; {before.verdict.why}"
+    assert markdown.totals([plain]).startswith(f"{len(TABLE.claims)} claims in 1 experiments: ")
+    assert markdown.totals([found]) == f"{len(TABLE.claims)} more were found on the rows they are judged by (holds: 4)."
+
+
 def test_the_same_finding_has_one_verdict(tmp_path: Path) -> None:
     """Half of what was printed is too little where numbers are, and would be enough where only a direction is claimed."""
     for what in TABLE.runs:

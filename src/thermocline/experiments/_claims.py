@@ -53,7 +53,8 @@ class Claim:
 
     `published` are the numbers of the arms; `derived` says that they are ours, not the paper's. `margin` is what "stays" and
     "equals" forgive, and what a difference must exceed where only its direction is claimed; `bound` goes with "at least" and
-    "at most". What is `exact` must be true of every seed; one is enough.
+    "at most". What is `exact` must be true of every seed; one is enough. What was `found` on the rows it is judged by describes
+    them, and is not counted among what was claimed beforehand.
     """
 
     quantity: Quantity
@@ -64,6 +65,7 @@ class Claim:
     bound: float | None = None
     derived: bool = False
     exact: bool = False
+    found: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from thermocline.reproduce.study import Study, counted, words
 from thermocline.reproduce.verdict import ABSENT, RULE, WORDS, Finding
 
 HEADS = ("quantity", "claim", "published", "ours", "difference", "seeds", "verdict")
-KINDS = ("published numbers", "directions or bounds claimed", "derived or closed form")
+KINDS = ("published numbers", "directions or bounds claimed", "derived or closed form", "what these rows themselves suggested")
 DIFFERS = (
     'The papers\' "low logit norm" is a temperature here: T = 100, 500 or 20 on runes, and 10 in controls/strong-baseline.'
     " Their own value is not known.",
@@ -189,12 +189,14 @@ def overview(studies: Sequence[Study], *, notes: str = "", results: str = "../re
 def totals(studies: Sequence[Study]) -> str:
     """How many claims of these experiments have which verdict, each counted once."""
     kinds = _kinds(studies)
-    claims, closed = [*kinds[KINDS[0]], *kinds[KINDS[1]]], kinds[KINDS[2]]
-    again = sum(len(study.findings) for study in studies) - len(claims) - len(closed)
+    claims, closed, suggested = [*kinds[KINDS[0]], *kinds[KINDS[1]]], kinds[KINDS[2]], kinds[KINDS[3]]
+    again = sum(len(study.findings) for study in studies) - len(claims) - len(closed) - len(suggested)
     parts = [f"{len(claims)} claims in {len(studies)} experiments: {words(counted(claims))}."] if claims else []
     if closed:
         known = f"{len(closed)} follow from a formula and check the code as much as the papers ({words(counted(closed))})."
         parts.append(f"Beside them {known}" if claims else known)
+    if suggested:
+        parts.append(f"{len(suggested)} more were found on the rows they are judged by ({words(counted(suggested))}).")
     if again:
         same = "about the same quantity of the same runs as an earlier experiment's; shown as such, and counted there."
         parts.append(f"Another {again} {'are' if again > 1 else 'is'} {same}")
@@ -223,6 +225,8 @@ def _kinds(studies: Sequence[Study]) -> dict[str, list[Finding]]:
 
 
 def _kind(claim: Claim) -> str:
+    if claim.found:
+        return KINDS[3]
     if claim.derived or claim.exact:
         return KINDS[2]
     return KINDS[0] if claim.published else KINDS[1]

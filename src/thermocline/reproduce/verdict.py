@@ -42,6 +42,8 @@ RULE = (
     " were looked at before its twenty were named, and for early runs of table1/cifar100-resnet18, made anew with all measures;"
     " where one has no number of a measure, the experiment's page says so. Experiments that compare nets on built-in data have"
     " six seeds, the last three of them added to all, whatever the first had said; prop32 has three.",
+    "What was found on the very rows it is judged by describes these nets and confirms nothing: it says so, and is counted"
+    " apart.",
     "How many seeds more it takes is said for planning: seeds added until an interval excludes 0 would make it too narrow.",
     "A net that ends with fewer than three times as many training images right as guessing gets (of few classes: a quarter of"
     " what guessing misses) says nothing of what training made of it, and its seed is left out; so is one whose training"
@@ -135,6 +137,8 @@ def judge(claim: Claim, values: Sequence[Mapping[int, float]]) -> Finding:
         verdict = Verdict(FAILS, "not true of every seed")
     if found.count > 1 and len(set(numbers)) == 1:  # no spread to make an interval of
         verdict = Verdict(verdict.word, f"{verdict.why}; all seeds equal")
+    if claim.found:
+        verdict = Verdict(verdict.word, f"found on these rows; {verdict.why}")
     return Finding(claim, tuple(values), found, verdict)
 
 

@@ -1,7 +1,7 @@
 """Hot nets collapse within classes, but not to the simplex of c - 1 directions [masarczyk2025softmax, papyan2020collapse].
 
 On CIFAR-100, by a ResNet-18 and a ResNet-34. That these are judged by ratios was settled when the rows of the first were there,
-and before two of the three seeds of the second were; that the angles of the head's rows are, when all were.
+and before two of the three seeds of the second were. The angles of the head's rows were found on these rows.
 """
 
 from thermocline.experiments import _claims
@@ -13,7 +13,7 @@ SAYS: dict[str, _claims.Relation] = {
 }  # fmt: skip
 RUNS = [*cifar100_resnet18.RUNS, *cifar100_resnet34.RUNS]
 CLAIMS = [
-    _claims.Claim(_claims.NC[part], says, _claims.with_settings(net, {"net.name": net}))
+    _claims.Claim(_claims.NC[part], says, _claims.with_settings(net, {"net.name": net}), found=part.endswith("weights"))
     for net in NETS
     for part, says in SAYS.items()
 ]

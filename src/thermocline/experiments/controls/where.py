@@ -5,6 +5,7 @@ controls/where-svhn asks it of other nets, by three probes.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from thermocline.experiments import _claims
 from thermocline.experiments.table1 import cifar10_mlp, cifar10_resnet18, cifar10_resnet20, cifar100_resnet18, cifar100_resnet34
@@ -41,6 +42,6 @@ def _pair(run: Run, label: str = "") -> tuple[_claims.Arm, _claims.Arm]:
 FIRST = [table.RUNS[0] for table in TABLES]
 NAMES = [f"{run.data.name} {run.net.name}" for run in FIRST]
 RUNS = [run for table in TABLES for run in table.RUNS]
-CLAIMS = [claim for run, name in zip(FIRST, NAMES) for claim in claims(_pair(run, name), ("svhn",))]
+CLAIMS = [replace(claim, found=True) for run, name in zip(FIRST, NAMES) for claim in claims(_pair(run, name), ("svhn",))]
 CURVES = [curve(_pair(run), f"svhn, by layers of {name}", "svhn/test") for run, name in zip(FIRST, NAMES)]
 COST = _claims.Cost("the runs of tables 1 and 3", gpu=True)

@@ -27,6 +27,7 @@ from thermocline.reproduce import (
     output,
     quantities,
     study,
+    tables,
     webpage,
     wording,
 )
@@ -493,6 +494,17 @@ def test_a_page_whose_rows_are_gone_says_so(tmp_path: Path) -> None:
     write([study(TABLE, shelf)], shelf)
     assert "not run here" in (folder / "README.md").read_text()
     assert not (folder / "figure.svg").exists()
+
+
+def test_the_tables_in_one(tmp_path: Path) -> None:
+    lines = tables.lines([study(TABLE, Shelf(fill(tmp_path, TABLE.runs)))])
+    name, cells = lines[TABLE.name.split("/")[1]]
+    assert name == TABLE.name
+    printed = [claim.published for claim in TABLE.claims]
+    assert [cell.word for cell in cells] == [HOLDS] * len(printed) + [""] * (len(tables.COLUMNS) - len(printed))
+    assert str(cells[0]) == "✓ 1.00 → 0.83 (1.00 → 0.83)", "what was printed holds against itself"
+    assert str(cells[-1]) == ""
+    assert not tables.lines([study(TABLE, Shelf(tmp_path / "empty"))]), "nothing was run"
 
 
 def test_one_page_of_all_that_is_there(tmp_path: Path) -> None:

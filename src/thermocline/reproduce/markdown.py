@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from thermocline.experiments._claims import TEST_ACCURACY, TRAIN_ACCURACY, Claim
-from thermocline.reproduce import quantities, wording
+from thermocline.reproduce import quantities, tables, wording
 from thermocline.reproduce.figure import caption
 from thermocline.reproduce.study import Study, counted, words
 from thermocline.reproduce.verdict import ABSENT, RULE, WORDS, Finding
@@ -163,6 +163,7 @@ def overview(studies: Sequence[Study], *, notes: str = "", results: str = "../re
         " experiment's own page has its numbers by seed, the rows each comes from, the code and the card. Keys in brackets are"
         " of docs/references.bib: [masarczyk2025softmax] is [arXiv 2506.01562](https://arxiv.org/abs/2506.01562),"
         " [velickovic2024softmax] is [arXiv 2410.01104](https://arxiv.org/abs/2410.01104).",
+        *_tables(studies, results),
         *([f"## In short\n\n{notes.strip()}"] if notes.strip() else []),
         "## By verdict",
         totals(studies),
@@ -184,6 +185,12 @@ def overview(studies: Sequence[Study], *, notes: str = "", results: str = "../re
         if absent := [line for study in members if (line := _not_run(study))]:
             parts.append("\n".join(absent))
     return "\n\n".join(parts) + "\n"
+
+
+def _tables(studies: Sequence[Study], results: str) -> Iterator[str]:
+    if lines := tables.lines(studies):
+        rows = ((f"[{tail}]({results}/{name}/README.md)", *map(str, cells)) for tail, (name, cells) in lines.items())
+        yield from ("## The tables in one", _table(("net", *tables.COLUMNS.values()), rows), tables.LEGEND)
 
 
 def totals(studies: Sequence[Study]) -> str:

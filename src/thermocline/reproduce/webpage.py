@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from thermocline.report import page, theme, view
-from thermocline.reproduce import figure, markdown, output, verdict, wording
+from thermocline.reproduce import figure, markdown, output, tables, verdict, wording
 from thermocline.reproduce.study import Study
 from thermocline.reproduce.verdict import Finding
 
@@ -33,6 +33,9 @@ def write(studies: Sequence[Study], path: Path, *, results: Path) -> Path:
         "subtitle": studies[0].line if len(studies) == 1 else f"{len(studies)} experiments",
         "lede": LEDE,
         "totals": markdown.totals(studies),
+        "tables": [_tabled(tail, *line, places) for tail, line in tables.lines(studies).items()],
+        "columns": tables.COLUMNS.values(),
+        "legend": tables.LEGEND,
         "short": _items(output.notes(results), places),
         "differs": markdown.DIFFERS,
         "rule": [_formatted(line, places) for line in verdict.RULE],
@@ -42,6 +45,11 @@ def write(studies: Sequence[Study], path: Path, *, results: Path) -> Path:
     }
     page.write(path, page.compose("reproduction.html.jinja", context, {}, "").encode())
     return path
+
+
+def _tabled(tail: str, name: str, cells: Sequence[tables.Cell], places: Mapping[str, str]) -> dict[str, Any]:
+    shown = [{"status": STATUS.get(one.word, ""), "mark": tables.MARKS.get(one.word), "cell": one} for one in cells]
+    return {"name": tail, "id": places[name], "cells": shown}
 
 
 def _shown(study: Study, places: Mapping[str, str], results: Path) -> dict[str, Any]:

@@ -303,7 +303,7 @@ def test_what_was_found_on_its_rows_is_told_and_counted_apart(tmp_path: Path) ->
     for before, after in zip(plain.findings, found.findings):
         assert after.verdict.word == before.verdict.word
         assert after.verdict.why == f"found on these rows; {before.verdict.why}"
-    assert markdown.totals([plain]).startswith(f"{len(TABLE.claims)} claims in 1 experiments: ")
+    assert markdown.totals([plain]).startswith(f"{len(TABLE.claims)} claims in 1 experiment: ")
     assert markdown.totals([found]) == f"{len(TABLE.claims)} more were found on the rows they are judged by (holds: 4)."
 
 

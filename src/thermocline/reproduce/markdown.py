@@ -198,7 +198,8 @@ def totals(studies: Sequence[Study]) -> str:
     kinds = _kinds(studies)
     claims, closed, suggested = [*kinds[KINDS[0]], *kinds[KINDS[1]]], kinds[KINDS[2]], kinds[KINDS[3]]
     again = sum(len(study.findings) for study in studies) - len(claims) - len(closed) - len(suggested)
-    parts = [f"{len(claims)} claims in {len(studies)} experiments: {words(counted(claims))}."] if claims else []
+    many = f"{len(studies)} experiment{'s' if len(studies) > 1 else ''}"
+    parts = [f"{len(claims)} claims in {many}: {words(counted(claims))}."] if claims else []
     if closed:
         known = f"{len(closed)} follow from a formula and check the code as much as the papers ({words(counted(closed))})."
         parts.append(f"Beside them {known}" if claims else known)

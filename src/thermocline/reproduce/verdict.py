@@ -33,7 +33,7 @@ RULE = (
     " excluding a change of one, which the direction that all classes share can make.",
     "Distances from neural collapse (NC1 to NC3) lie above 0 and span decades: of these the mean and its interval are of the"
     " logarithm, and arms are compared by their ratio. This was settled when the rows of a ResNet-18 on CIFAR-100 were there,"
-    " of which differences decided nothing, and before those of a ResNet-34 were.",
+    " of which differences decided nothing, and before two of three seeds of a ResNet-34 were.",
     "That something stays, or equals a number, holds when the"
     " interval lies within the margin and does not when it lies outside; that it keeps to a bound holds when the interval"
     " over seeds does, and does not when the interval lies beyond. What is exact must be true of every seed: one that is"

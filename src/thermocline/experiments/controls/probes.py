@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from thermocline.experiments import _claims, _runes
 from thermocline.experiments._claims import Arm, Claim, Quantity
+from thermocline.spec import Probe
 
-OTHERS = {"weak ridge": "ridge-weak", "logistic": "logistic", "standardised": "logistic-standard"}
-NAMED = {"ridge": "ridge", **OTHERS}
+OTHERS: dict[str, Probe] = {"weak ridge": "ridge-weak", "logistic": "logistic", "standardised": "logistic-standard"}
+NAMED: dict[str, Probe] = {"ridge": "ridge", **OTHERS}
 RUNS = _runes.runs({"probes": tuple(NAMED.values())})
 
 

@@ -9,10 +9,10 @@ from thermocline.experiments import _claims, _recipes
 from thermocline.experiments._claims import COLD, HOT
 from thermocline.experiments.controls import probes
 from thermocline.experiments.controls.where import claims, curve
-from thermocline.spec import Net, replace
+from thermocline.spec import Net, Probe, replace
 
 OTHERS = _recipes.OTHERS["svhn"]
-NAMED = {name: probes.NAMED[name] for name in ("ridge", "weak ridge", "standardised")}
+NAMED: dict[str, Probe] = {name: probes.NAMED[name] for name in ("ridge", "weak ridge", "standardised")}
 ARMS = {name: (probes.read(COLD, name), probes.read(HOT, name)) for name in NAMED}
 RUNS = [
     replace(run, {"probes": tuple(NAMED.values())})

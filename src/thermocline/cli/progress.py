@@ -21,15 +21,14 @@ MANY = 8  # runs beyond which those that are finished make room
 def show(events: Iterable[Progress], *, runs: int = 1, again: str) -> None:
     """How far every run is, and all of them, with a rate and an ETA; what others are at and, on Ctrl-C, how to go on."""
     elsewhere = 0
-    with Bars(runs) if err.is_terminal else Lines(runs) as shown:
-        try:
+    try:
+        with Bars(runs) if err.is_terminal else Lines(runs) as shown:
             for event in events:
                 shown.tell(event)
                 elsewhere += event.phase == "elsewhere"
-        except KeyboardInterrupt:
-            shown.__exit__()
-            err.print(f"interrupted; what is done is kept, and {again} goes on from there", highlight=False)
-            raise typer.Exit(130) from None
+    except KeyboardInterrupt:
+        err.print(f"interrupted; what is done is kept, and {again} goes on from there", highlight=False)
+        raise typer.Exit(130) from None
     if elsewhere:
         left = f"{elsewhere} run{'s were' if elsewhere > 1 else ' was'}"
         err.print(f"{left} left to another process that is at it; once that is done, {again} shows all", highlight=False)

@@ -297,6 +297,18 @@ def test_nets_that_did_not_learn_or_finish_are_left_out_and_named(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_setting_of_which_some_runs_did_not_learn_is_advised_with_that_said(tmp_path):
+    sweep(tmp_path, {1: {}, 10: {"accuracy": 0.05}})
+    write(tmp_path / "idle", {"accuracy": 1.0}, temperature=10, seed=8, learned=False)
+    write(tmp_path / "stopped", {}, temperature=10, seed=9, learned=False, finish=False)
+    (tmp_path / "stopped" / "provenance.json").write_text('{"stopped": "loss became nan at step 7"}')
+    with pytest.warns(UserWarning, match="(idle|stopped) is left out"):
+        found = advise.advise(tmp_path)
+    assert found["accuracy"].words == "take T = 10 (2 of 6 runs did not learn)"
+    assert found["accuracy"].seeds == 4
+    assert "stopped is left out: it stopped itself: loss became nan at step 7" in found.left_out
+
+
 def test_where_there_is_nothing_to_choose_it_says_so(tmp_path):
     sweep(tmp_path, {1: {}}, seeds=2)
     warned = pytest.warns(UserWarning, match="all its runs that can be judged have one temperature")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from thermocline.advise.settings import labelled, subjects
 from thermocline.record import Loaded, Paths
@@ -67,7 +69,8 @@ class Choice:
     """What is best for a goal at the usual temperature, and the best of all other settings.
 
     The interval of the change allows for the number of settings that either was chosen from. `besides`: what else changes
-    with it, beside the best at the usual temperature for that; those intervals are plain.
+    with it, beside the best at the usual temperature for that; those intervals are plain. `idle`: how many runs of the advised
+    setting did not learn, of how many; the numbers are of those that did.
     """
 
     subject: str
@@ -75,6 +78,7 @@ class Choice:
     other: Option
     change: Change
     besides: tuple[Change, ...]
+    idle: tuple[int, int] = (0, 0)
 
     @property
     def goal(self) -> Goal:
@@ -93,7 +97,8 @@ class Choice:
     def words(self) -> str:
         """The advice."""
         if self.change.status in ("better", "worse"):
-            return f"{'take' if self.change.status == 'better' else 'stay at'} {self.setting}"
+            warning = f" ({self.idle[0]} of {self.idle[1]} runs did not learn)" if self.idle[0] else ""
+            return f"{'take' if self.change.status == 'better' else 'stay at'} {self.setting}{warning}"
         if self.change.status == "same":
             return "either: no difference that counts"
         return "not settled" + {1: ": one seed", 2: ": two seeds"}.get(self.seeds, "")
@@ -124,7 +129,7 @@ def advise(runs: Paths | Iterable[Loaded]) -> Advice:
     Usual is T = 1 or, without it, the coldest; where that was trained in several ways, the best of them is what others must
     beat. In detection each comes with the detector that is best there.
     """
-    summaries, left_out = _judged(facts.summary(runs))
+    summaries, left_out = _ended(facts.summary(runs))
     choices: list[Choice] = []
     for subject, members in subjects(summaries):
         chosen, notes = _choices(subject, members)
@@ -176,26 +181,31 @@ def _detected(name: str) -> Callable[[Summary], Mapping[str, float | None]]:
     return lambda one: {detector: value for (ood, detector), value in one.auroc.items() if ood == name}
 
 
-def _judged(summaries: Sequence[Summary]) -> tuple[list[Summary], list[str]]:
-    """Finished runs that learned, and a line on every other."""
+def _ended(summaries: Sequence[Summary]) -> tuple[list[Summary], list[str]]:
+    """The runs that came to an end, be it that they stopped themselves; and a line on every one that is not judged."""
     left_out = []
     for one in summaries:
-        if not one.finished:
+        if one.stopped:
+            left_out.append(f"{one.name} is left out: it stopped itself: {one.stopped}")
+        elif not one.finished:
             left_out.append(f"{one.name} is left out: it is unfinished")
         elif not one.learned:
             left_out.append(f"{one.name} is left out: it has not learned (training accuracy {one.train_accuracy:.1%})")
-    return [one for one in summaries if one.finished and one.learned], left_out
+    return [one for one in summaries if one.finished or one.stopped], left_out
 
 
 def _choices(subject: str, members: Sequence[Summary]) -> tuple[list[Choice], list[str]]:
     """A choice for every goal that two settings can compete for, and what could not."""
-    labels = labelled(members)
-    usual = _usual(members, labels)
+    every = labelled(members)
+    learned = [one.finished and one.learned for one in members]
+    ran, idle = Counter(every), Counter(label for label, did in zip(every, learned) if not did)
+    members, labels = list(compress(members, learned)), list(compress(every, learned))
+    usual = _usual(members, labels) if members else set()
     if set(labels) == usual:
-        return [], [f"{subject} is left out: all its runs that can be judged have one temperature"]
+        return [], [f"{subject} is left out: all its runs that can be judged have one temperature"] if members else []
     tables: list[tuple[Goal, Values, Values]] = []
     lost: dict[str, list[str]] = {}  # goals by what they go without
-    for goal in (every := goals(members)):
+    for goal in (wanted := goals(members)):
         values = _values(goal, members, labels)
         kept = _shared(values, usual)
         ours, others = ({at: kept[at] for at in kept if (at.setting in usual) == own} for own in (True, False))
@@ -205,10 +215,11 @@ def _choices(subject: str, members: Sequence[Summary]) -> tuple[list[Choice], li
             lost.setdefault(one, []).append(goal.title)
     notes = []
     for one, titles in lost.items():
-        of = subject if len(titles) == len(every) else f"{subject} ({'; '.join(titles)})"
+        of = subject if len(titles) == len(wanted) else f"{subject} ({'; '.join(titles)})"
         few = f"{one} is left out of {of}: it lacks seeds that the others have"
         notes.append(few if one else f"{of} is left out: no seed was measured both at the usual temperature and at another")
-    return [_choice(subject, *table, tables) for table in tables], notes
+    choices = [_choice(subject, *table, tables) for table in tables]
+    return [replace(one, idle=(idle[one.setting or ""], ran[one.setting or ""])) for one in choices], notes
 
 
 def _usual(members: Sequence[Summary], labels: Sequence[str]) -> set[str]:

@@ -40,6 +40,7 @@ class Summary:
     last_temperature: float | None  # that of the last measured step, which differs where it moves
     seed: int
     finished: bool
+    stopped: str  # why it stopped itself, if it did
     step: int | None
     settings: dict[str, Any]
     classes: int | None
@@ -253,7 +254,7 @@ def _summary(run: Loaded) -> Summary:
         name=run.name, key=run.spec.key, data=run.spec.data.name, net=run.spec.net.name,
         guessing=run.provenance.get("guessing", 1 / classes if classes else None),
         temperature=run.spec.train.temperature, last_temperature=_value(run, "temperature"),
-        seed=run.spec.seed, finished=run.finished, step=step,
+        seed=run.spec.seed, finished=run.finished, stopped="" if run.finished else run.provenance.get("stopped", ""), step=step,
         settings=settings, classes=classes, layers=layers,
         train_accuracy=_value(run, "accuracy", split="train"),
         test_accuracy=_value(run, "accuracy", split="test"),

@@ -4,10 +4,11 @@ import pytest
 import torch
 from sklearn.linear_model import RidgeClassifier
 from sklearn.preprocessing import StandardScaler
+from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from thermocline import measure, nets, probes, record
-from thermocline.measure import collect, probing
+from thermocline.measure import collect, probing, source
 from thermocline.measure.collect import Spread
 from thermocline.record import Row
 from thermocline.spec import InputError, Net
@@ -61,11 +62,25 @@ def test_spread_is_bounded_and_does_not_depend_on_how_the_stream_is_cut() -> Non
         for start in range(0, 333, size):
             some.add(start, torch.arange(start, min(start + size, 333)))
         kept.append(some.values[0].tolist())
-    assert all(one == list(range(0, 333, 32)) for one in kept)
+    assert all(one == source.some(16, of=333).tolist() for one in kept)
     everything = Spread(limit=333)
     everything.add(0, torch.arange(333))
     assert everything.thinned == {}
-    assert some.thinned == {"samples": 11}
+    assert some.thinned == {"samples": 16}
+
+
+@pytest.mark.parametrize("labels", [torch.arange(12_000) % 100, torch.arange(12_000) // 120], ids=["in turn", "sorted"])
+def test_some_samples_are_of_all_classes_whatever_order_these_come_in(labels: Tensor) -> None:
+    """As a random choice has them: of 100 classes 2,048 samples have about 20 each."""
+    chosen = source.some(2048, of=len(labels))
+    assert len(chosen.unique()) == 2048
+    counts = labels[chosen].bincount(minlength=100)
+    expected = 2048 / 100
+    chi2 = float(((counts - expected) ** 2 / expected).sum())
+    assert 60 < chi2 < 145  # of 99 degrees of freedom, shrunk by a sixth: drawn without replacement
+    halves = torch.zeros(len(labels), dtype=torch.bool)
+    halves[source.some(6000, of=len(labels))] = True
+    assert int(labels[halves].bincount(minlength=100).min()) > 30
 
 
 WRAPS = {
@@ -187,7 +202,7 @@ def test_beyond_a_bound_only_some_samples_are_looked_at_twice(monkeypatch: pytes
     monkeypatch.setattr(collect, "KEPT", 50)
     thin = rows_of(measures=measures)
     touched = {row.params for row in thin if row[:-1] not in whole}
-    assert touched == {"keep=0.99,samples=30", "part=nc4,samples=30"}
+    assert touched == {"keep=0.99,samples=50", "part=nc4,samples=50"}
     assert all(row.value == whole[row[:-1]] for row in thin if row[:-1] in whole), "the rest is of all samples"
 
 

@@ -333,13 +333,12 @@ def _key(row: record.Row) -> str:
 
 
 def _sample(data: Any, net: nn.Module, samples: int) -> tuple[source.Arguments, Tensor]:
-    """Samples spread evenly over a set, which may be sorted by class, held where the net is.
+    """Samples spread over a set, in whatever order its classes come, held where the net is.
 
     Of what can only be read in its own order, up to 64 times as many are looked at.
     """
     if source.indexable(data) and (count := source.count(data)):
-        order = torch.arange(min(samples, count)) * count // min(samples, count)
-        batches = list(source.batches(data, net, size=1000, order=order))
+        batches = list(source.batches(data, net, size=1000, order=source.some(samples, of=count)))
         arguments = {name: torch.cat([one[name] for one, _ in batches]) for name in batches[0][0]}
         return arguments, torch.cat([labels for _, labels in batches])
     some, start, names = Spread(limit=samples), 0, ()

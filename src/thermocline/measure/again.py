@@ -85,7 +85,7 @@ def _take(found: dict[Tap, Inputs], tap: Tap, layer: nn.Module, value: Tensor, s
         width = one.shape[1] if columns is None else len(columns)
         found[tap] = Inputs(Moments(width, device=one.device), columns, max(-(-count * len(one) // ROWS), 1))
     seen = found[tap]
-    chosen = value[source.every(start, seen.stride)]
+    chosen = value[-start % seen.stride :: seen.stride]  # the same samples whatever BATCH is
     if len(chosen):
         rows = _rows(layer, chosen)
         seen.moments.update(rows if seen.columns is None else rows[:, seen.columns])

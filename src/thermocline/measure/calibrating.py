@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from thermocline import softmax
+from thermocline.measure import source
 
 
 class Calibrated(NamedTuple):
@@ -19,17 +20,19 @@ class Calibrated(NamedTuple):
 
 
 def calibrated(logits: Tensor, labels: Tensor, temperature: float) -> Calibrated:
-    """Nothing is fitted to the samples it is judged on: every other sample has the temperature of those between.
+    """Nothing is fitted to the samples it is judged on: each half of them has the temperature of the other.
 
     Where the labels of a half have no likeliest temperature, being all right or at chance, there is none for the other.
     """
-    wide = logits.double()
+    wide, half = logits.double(), torch.zeros(len(labels), dtype=torch.bool)
+    half[source.some(len(labels) // 2, of=len(labels))] = True
+    halves = tuple(part.to(labels.device) for part in (half, ~half))
     found = {"training": softmax.softmax(wide, temperature=temperature)}
     try:
-        fits = tuple(softmax.fit_temperature(wide[start::2], labels[start::2]) for start in (1, 0))
+        fits = tuple(softmax.fit_temperature(wide[~part], labels[~part]) for part in halves)
     except ValueError:
         return Calibrated(found, labels, ())
     found["fitted"] = torch.empty_like(wide)
-    for start, fit in enumerate(fits):
-        found["fitted"][start::2] = softmax.softmax(wide[start::2], temperature=fit)
+    for part, fit in zip(halves, fits):
+        found["fitted"][part] = softmax.softmax(wide[part], temperature=fit)
     return Calibrated(found, labels, fits)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from thermocline import geometry, probes
-from thermocline.measure import detecting, trust
+from thermocline.measure import detecting, source, trust
 from thermocline.measure.passes import Seen
 from thermocline.record import RANK, Row, params
 
@@ -112,7 +112,7 @@ def rank_by_samples(seen: Seen) -> Iterator[Row]:
     logits, labels = seen.outputs["train"].some.values
     *_, (_, row) = seen.layers()
     count, classes = len(labels), logits.shape[1]
-    chosen = {f"n={n}": torch.arange(n, device=labels.device) * count // n for n in SAMPLES if n < count}
+    chosen = {f"n={n}": source.some(n, of=count).to(labels.device) for n in SAMPLES if n < count}
     share = TAIL ** (-torch.arange(classes, device=labels.device) / max(classes - 1, 1))
     same = labels[:, None] == torch.arange(classes, device=labels.device)
     place = same.cumsum(0)[torch.arange(count, device=labels.device), labels]

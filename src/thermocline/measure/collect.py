@@ -20,7 +20,7 @@ from thermocline.team import Team
 
 KEPT = 50_000  # samples whose logits and last features are kept at most, for what takes a second look at them
 ORACLE = 4096  # samples of each side that the best dimension of NECO is found on: every dimension is tried
-FEW = 2048  # samples, spread over the whole set, for what is too large to do on all: layer inputs, gradients
+FEW = 2048  # samples at most, spread over the whole set, for what is too large to do on all: layer inputs, gradients
 HELD = 4 * 2**30  # bytes of features that probes may train from; beyond, the net is run again for every pass
 
 
@@ -36,61 +36,68 @@ class Batch(NamedTuple):
 
 
 class Spread:
-    """At most `limit` samples of a stream, spread evenly over it, the same ones however it is cut into batches.
+    """At most `limit` samples of a stream, of all its parts and classes, the same ones however it is cut into batches.
 
-    Those at multiples of a stride are kept, and the stride doubles when they are too many, so that neither a file
-    sorted by class nor one of unknown length spoils the choice.
+    Those whose places mix to the least numbers are kept (`source.mixed`): neither a file sorted by class, nor one whose
+    classes take turns, nor one of unknown length spoils the choice.
 
     >>> some = Spread(limit=4)
-    >>> for start in range(0, 12, 3):
-    ...     some.add(start, torch.arange(start, start + 3))
+    >>> for start in range(0, 100, 10):
+    ...     some.add(start, torch.arange(start, start + 10))
     >>> some.values
-    (tensor([0, 4, 8]),)
+    (tensor([ 0,  9, 17, 76]),)
     """
 
-    def __init__(self, *, limit: int, stride: int = 1) -> None:
-        self.limit, self.stride = limit, stride
-        self._parts: list[tuple[Tensor, ...]] = []  # places in the stream, then the values there
-        self._count = 0
+    def __init__(self, *, limit: int) -> None:
+        self.limit, self.total = limit, 0
+        self._bound: int | None = None  # what a place must mix to less than, once there were too many
+        # Places stay on the CPU: to choose by what is on a device is to wait for it.
+        self._places: list[Tensor] = []
+        self._parts: list[tuple[Tensor, ...]] = []
 
     def add(self, start: int, *values: Tensor) -> None:
         """Take in samples `start`, `start + 1`, ... of the stream."""
-        chosen = source.every(start, self.stride)
-        places = torch.arange(start, start + len(values[0]), device=values[0].device)
-        self._parts.append(tuple(value[chosen].clone() for value in (places, *values)))
-        self._count += len(self._parts[-1][0])
-        while self._count > self.limit:
-            self._thin(2 * self.stride)
+        places = torch.arange(start, start + len(values[0]))
+        self.total += len(places)
+        chosen = places if self._bound is None else places[source.mixed(places) < self._bound]
+        index = (chosen - start).to(values[0].device)
+        self._places.append(chosen)
+        self._parts.append(tuple(value[index] for value in values))
+        if sum(map(len, self._places)) > 1.25 * self.limit:  # seldom: all that is kept is copied
+            self._thin()
 
     def join(self, team: Team) -> None:
         """Take in what the other processes of a team kept of their parts of the stream."""
-        strides = team.gather(torch.tensor([self.stride], device=self._whole[0].device))
-        self._thin(int(strides.max()))
-        self._parts = [tuple(team.gather(value) for value in self._whole)]
-        self._count = len(self._parts[0][0])
-        while self._count > self.limit:
-            self._thin(2 * self.stride)
+        self._thin()
+        (places,), (values,) = self._places, self._parts
+        self._places = [team.gather(places.to(values[0].device)).cpu()]
+        self._parts = [tuple(team.gather(value) for value in values)]
+        self.total = int(team.sum(torch.tensor([self.total], device=values[0].device)))
+        self._thin()
 
-    def _thin(self, stride: int) -> None:
-        keep = self._whole[0] % stride == 0
-        self._parts = [tuple(value[keep] for value in self._whole)]
-        self._count, self.stride = len(self._parts[0][0]), stride
+    def _thin(self) -> None:
+        """Put the parts together, in the order of the stream, without what is too many."""
+        places, values = torch.cat(self._places), tuple(torch.cat(parts) for parts in zip(*self._parts))
+        numbers, order = source.mixed(places).sort()
+        if len(places) > self.limit:
+            self._bound = int(numbers[self.limit])
+        kept = order[: self.limit]
+        kept = kept[places[kept].argsort()]
+        if not torch.equal(kept, torch.arange(len(places))):
+            places, values = places[kept], tuple(value[kept.to(value.device)] for value in values)
+        self._places, self._parts = [places], [values]
 
     @property
     def thinned(self) -> dict[str, int]:
         """How many samples were kept, as a parameter of what is measured on them; nothing where all were."""
-        return {"samples": self._count} if self.stride > 1 else {}
-
-    @property
-    def _whole(self) -> tuple[Tensor, ...]:
-        if len(self._parts) > 1:
-            self._parts = [tuple(torch.cat(parts) for parts in zip(*self._parts))]
-        return self._parts[0]
+        return {"samples": self.limit} if self.total > self.limit else {}
 
     @property
     def values(self) -> tuple[Tensor, ...]:
         """What was kept, one tensor for each value given."""
-        return self._whole[1:]
+        if len(self._places) > 1 or len(self._places[0]) > self.limit:
+            self._thin()
+        return self._parts[0]
 
 
 class Outputs:
@@ -216,8 +223,8 @@ class Samples:
 
     taps: tuple[Tap, ...] = ()
 
-    def __init__(self, count: int | None) -> None:
-        self.some = Spread(limit=2 * FEW, stride=max((count or 0) // FEW, 1))
+    def __init__(self) -> None:
+        self.some = Spread(limit=FEW)
         self._shapes: dict[int | str, torch.Size] = {}
 
     def add(self, batch: Batch) -> None:

@@ -199,7 +199,7 @@ class _Kit:
         wanted = (probing_ and not probing.RIDGES.keys().isdisjoint(subject.probes)) or (known and "moments" in needs)
         self.layers = collect.Layers(subject.taps) if wanted else None
         self.last = _last(subject) if known and "features" in needs else None
-        self.few = collect.Samples(count) if known and needs & {"inputs", "gradients"} else None
+        self.few = collect.Samples() if known and needs & {"inputs", "gradients"} else None
         views = {how.taps(subject.taps) for name, how in probing.PROTOCOLS.items() if probing_ and name in subject.probes}
         self.held = {taps: collect.Held(taps, count) for taps in views}
 

@@ -81,13 +81,25 @@ def generators(data: Any) -> list[torch.Generator]:
     return list(found.values())
 
 
-def every(start: int, stride: int) -> slice:
-    """Where a batch that begins at sample `start` has multiples of `stride`: the same samples however data is cut.
+def mixed(places: Tensor) -> Tensor:
+    """A whole number below 2^32 for each place in a stream, another for each place, with no pattern that data may share.
 
-    >>> every(7, 5), every(10, 5)
-    (slice(3, None, 5), slice(0, None, 5))
+    Two rounds of folding the upper bits into the lower and multiplying by an odd number, each of which can be undone.
     """
-    return slice(-start % stride, None, stride)
+    for _ in range(2):
+        places = ((places >> 16 ^ places) * 0x45D9F3B) & 0xFFFFFFFF
+    return places >> 16 ^ places
+
+
+def some(count: int, of: int) -> Tensor:
+    """So many of the places 0 to `of` - 1, in order: those that mix to the least numbers, which all classes share.
+
+    At equal steps there would be few classes among them, or one, where those of a set take turns.
+
+    >>> some(4, of=100)
+    tensor([ 0,  9, 17, 76])
+    """
+    return mixed(torch.arange(of)).argsort()[:count].sort().values
 
 
 def _pairs(data: Any, size: int, dtype: torch.dtype, order: Tensor | None) -> Iterator[tuple[Any, Any]]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from thermocline import detect, softmax
-from thermocline.measure import collect
+from thermocline.measure import collect, source
 from thermocline.measure.passes import Found, Seen
 from thermocline.record import Row, params
 
@@ -74,7 +74,7 @@ def neco_oracle(seen: Seen) -> Iterator[Row]:
         if not {"test", f"{name}/test"} <= seen.unseen.keys():
             continue
         inside, outside = (seen.unseen[split].some.values[0] for split in ("test", f"{name}/test"))
-        inside = inside[:: -(-len(inside) // collect.ORACLE)]
+        inside = inside[source.some(collect.ORACLE, of=len(inside)).to(inside.device)]
         dim, value = detect.neco_oracle(fitted, inside, outside)
         for part, number in (("auroc", float(value)), ("dim", float(dim))):
             how = params(part=part, id=len(inside), ood=len(outside), **seen.last.subset)

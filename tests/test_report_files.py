@@ -81,6 +81,21 @@ def everywhere(folder: Path) -> dict[str, str]:
     return {kind: re.sub(r"\s+", " ", text) for kind, text in said.items()}
 
 
+def test_classes_that_are_one_point_are_named(tmp_path):
+    """By most of their test images and the direction of their means, both: often confused is not merged."""
+    shares = {(0, 6): (0.9, 1.0), (8, 6): (0.8, 0.995), (3, 5): (0.7, 0.2), (4, 1): (0.1, 1.0)}
+    parts = [
+        Row("test", "", 0, "", "confusion", f"label={label},predicted={into},part={part}", value)
+        for (label, into), pair in shares.items()
+        for part, value in zip(("share", "cosine"), pair)
+    ]
+    write(tmp_path / "hot", **HOT, more=parts)
+    (case,) = cases(summarise(tmp_path))
+    (said,) = [one.sentence for one in advice.given(case) if one.word == "Merged classes"]
+    assert said.startswith("Classes 0, 6 and 8 have one mean, and most test images of them are taken for 6")
+    assert said.endswith("Try a lower train.temperature.")
+
+
 VERDICTS = ("to spare", "earlier features", "Rank deficit", "Notices", "At T = 1000", "Underconfident")
 
 

@@ -13,6 +13,8 @@ SMALL = 0.05
 NEAR = 0.99
 """The share of the last layer's accuracy from which on a layer is as good: that of effective depth."""
 
+MANY = 6  # classes that are named one by one
+
 CHOSEN = "on the test images that chose it"
 """What is said of a layer that was picked by the numbers it is shown with."""
 
@@ -34,7 +36,7 @@ def given(case: Case) -> list[Advice]:
     """
     found = []
     for group in case.groups:
-        makers = (_depth, _transfer, _unread, _rank, _detection) if group.learned else (_unlearned,)
+        makers = (_merged, _depth, _transfer, _unread, _rank, _detection) if group.learned else (_unlearned,)
         found += [Advice(group.label, *one) for make in makers if group.finished for one in make(group)]
     return found
 
@@ -52,6 +54,31 @@ def _unlearned(group: Group) -> Iterator[tuple[str, str, str]]:
     ours = f"so what its layers show is where they started; try {colder}, a larger train.lr or more train.epochs"
     other = "or images and labels do not come to it as they did in its training; nothing else is said of it"
     yield "warn", "Not learned", f"{said}: it has not learned, {ours if idle[0].step else other}."
+
+
+def _merged(group: Group) -> Iterator[tuple[str, str, str]]:
+    """Of classes that are one point to the net, by the rule of `Summary.merged`."""
+    found: dict[tuple[int, ...], list[Summary]] = {}
+    for one in group.members:
+        for classes in one.merged.values():
+            found.setdefault(tuple(classes), []).append(one)
+    for classes, members in found.items():
+        *most, last = [*map(str, classes[:MANY]), *([f"{len(classes) - MANY} more"] if len(classes) > MANY else [])]
+        who = "Classes" if len(members) == len(group.members) else f"In {len(members)} of {len(group.members)} runs classes"
+        said = f"{who} {', '.join(most)} and {last} have one mean, and most test images of them"
+        into = next(into for into, merged in members[0].merged.items() if tuple(merged) == classes)
+        colder = " Try a lower train.temperature." if members[0].step and members[0].temperature > 1 else ""
+        yield "warn", "Merged classes", f"{said} are taken for {into}: it does not tell them apart{_parted(group)}.{colder}"
+
+
+def _parted(group: Group) -> str:
+    """Which layer's read-out gets more of the test images right than the net does, if one gets 1 % more."""
+    right, means = group.estimate(lambda one: one.test_accuracy), _means(group.members, "test")
+    layer = max(means, key=lambda depth: means[depth], default=None)
+    if right is None or layer is None or NEAR * means[layer] < right.mean:
+        return ""
+    read = f"a linear read-out of layer {layer}{_name(group, 'test', layer)} gets {_percent(means[layer])}"
+    return f", while {read} of all test images right and the net {_percent(right.mean)}"
 
 
 def _depth(group: Group) -> Iterator[tuple[str, str, str]]:

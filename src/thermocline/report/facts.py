@@ -20,6 +20,7 @@ HEADLINE = (str(RANK["of"]), float(RANK["rtol"]))
 """The `of` and `rtol` of the rank that is put first [masarczyk2023tunnel]; the others are a sensitivity check."""
 
 LEARNED = 3  # times what guessing gets right
+SAME = 0.99  # the cosine from which on two class means are one direction
 LUCK = 3  # standard deviations by which guessing may do better than it should
 
 _COLUMNS = ["step", "split", "layer", "depth", "params", "value"]
@@ -63,6 +64,7 @@ class Summary:
     overconfidence: float | None
     softening: float | None
     guessing: float | None  # what always naming the most frequent class gets right; where that was not recorded, 1 / classes
+    merged: dict[int, list[int]]  # the classes that are one point, by the one that they are taken for
     guesses: dict[str, tuple[float, int]]  # the same of the sets that probes read, and of how many samples, where recorded
 
     @functools.cached_property
@@ -268,7 +270,7 @@ def _summary(run: Loaded) -> Summary:
         logit_norm=_value(run, "logit_norm", split="train"),
         tempered_logit_norm=_value(run, "tempered_logit_norm", split="train"),
         ece=_at(run, "ece", scheme="equal-width"), brier=_at(run, "brier"),
-        overconfidence=_overconfidence(run), softening=_softening(run),
+        overconfidence=_overconfidence(run), softening=_softening(run), merged=_merged(run),
     )  # fmt: skip
 
 
@@ -285,6 +287,16 @@ def _probes(run: Loaded) -> dict[str, list[tuple[int, str, float]]]:
     for row in points(run, "probe_accuracy", last=True):
         found.setdefault(_set(row), []).append((row["depth"], row["layer"], row["value"]))
     return {name: sorted(layers) for name, layers in found.items()}
+
+
+def _merged(run: Loaded) -> dict[int, list[int]]:
+    """Classes of which most test images are taken for another, whose mean feature points the same way."""
+    parts: dict[tuple[int, int], dict[str, float]] = {}
+    for row in points(run, "confusion", last=True):
+        given = parameters(row["params"])
+        parts.setdefault((int(given["predicted"]), int(given["label"])), {})[given["part"]] = row["value"]
+    pairs = sorted(pair for pair, part in parts.items() if part["share"] > 0.5 and part["cosine"] >= SAME)
+    return {into: sorted({into, *(label for other, label in pairs if other == into)}) for into, _ in pairs}
 
 
 def _guesses(run: Loaded) -> dict[str, tuple[float, int]]:

@@ -135,7 +135,7 @@ class Moments:
         # With y_i = x_i - mean + sqrt(count / total) shift, sum_i y_i y_i^T is the batch's own scatter plus the
         # pairwise correction (count b / total) shift shift^T, since sum_i (x_i - mean) = 0: one product for both.
         x -= torch.lerp(mean, self.mean, (self.count / total) ** 0.5)
-        _add_gram(self.scatter, x)
+        add_gram(self.scatter, x)
         self.mean.lerp_(mean, len(x) / total)
         self.count = total
 
@@ -219,7 +219,7 @@ class ClassMoments:
         # The identity of `Moments._take`, class by class.
         kept = (counts / (counts + groups.counts).clamp(min=1)).sqrt()
         subtract(x, torch.lerp(means, self.means[: groups.classes], kept[:, None]), groups.labels)
-        _add_gram(self.within, x)
+        add_gram(self.within, x)
         _join(self.counts, self.means, groups.counts, means)
         self.count += len(x)
 
@@ -348,7 +348,7 @@ def _join(counts: Tensor, means: Tensor, more: Tensor, other: Tensor) -> None:
     means.lerp_(other, (more / counts.clamp(min=1))[:, None])
 
 
-def _add_gram(total: Tensor, rows: Tensor) -> None:
+def add_gram(total: Tensor, rows: Tensor) -> None:
     """total += rows^T rows. A CPU computes half of it and mirrors that; a GPU is faster with one product."""
     width = len(total)
     if total.device.type != "cpu":

@@ -6,7 +6,7 @@ NaN or infinity in the input propagates to every reader; a caller that wants an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -135,7 +135,7 @@ class Moments:
         # With y_i = x_i - mean + sqrt(count / total) shift, sum_i y_i y_i^T is the batch's own scatter plus the
         # pairwise correction (count b / total) shift shift^T, since sum_i (x_i - mean) = 0: one product for both.
         x -= torch.lerp(mean, self.mean, (self.count / total) ** 0.5)
-        _add_gram(self.scatter, x)
+        add_gram(self.scatter, x)
         self.mean.lerp_(mean, len(x) / total)
         self.count = total
 
@@ -219,7 +219,7 @@ class ClassMoments:
         # The identity of `Moments._take`, class by class.
         kept = (counts / (counts + groups.counts).clamp(min=1)).sqrt()
         subtract(x, torch.lerp(means, self.means[: groups.classes], kept[:, None]), groups.labels)
-        _add_gram(self.within, x)
+        add_gram(self.within, x)
         _join(self.counts, self.means, groups.counts, means)
         self.count += len(x)
 
@@ -259,7 +259,9 @@ class ClassMoments:
         """
         every = Moments(self.means.shape[1], device=self.counts.device)
         every.count = self.count
-        every.mean, spread = self._spread(self.counts / max(self.count, 1))
+        weights = self.counts / max(self.count, 1)
+        every.mean = weights @ self.means
+        spread = (self.means - every.mean) * weights.sqrt()[:, None]
         every.scatter = torch.addmm(self.within, spread.T, spread, alpha=self.count)
         return every
 
@@ -275,29 +277,6 @@ class ClassMoments:
         """
         lost = ddof * int((self.counts > 0).sum())
         return self.within / _freedom(self.count, lost)
-
-    def between_covariance(self, *, weights: Literal["classes", "samples"]) -> Float[Tensor, "d d"]:
-        """Sigma_B, the covariance of the class means around their own weighted mean.
-
-            sum_c w_c m_c m_c^T,   m_c = mean_c - sum_c w_c mean_c            [papyan2020collapse]
-
-        "classes": w_c = 1/c over the classes seen. "samples": w_c = n_c/n, and then within_covariance(ddof=0) plus
-        this is the covariance of all samples. With equal class sizes the two agree.
-
-        >>> m = ClassMoments.of(torch.tensor([[0.0], [0.0], [0.0], [4.0]]), torch.tensor([0, 0, 0, 1]), classes=2)
-        >>> [round(m.between_covariance(weights=weights).item(), 6) for weights in ("classes", "samples")]
-        [4.0, 3.0]
-        """
-        if weights not in ("classes", "samples"):
-            raise ValueError(f"weights must be 'classes' or 'samples', got {weights!r}")
-        mass = (self.counts > 0).double() if weights == "classes" else self.counts
-        _, spread = self._spread(mass / mass.sum().clamp(min=1))
-        return spread.T @ spread
-
-    def _spread(self, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """The weighted mean of the class means, and the deviations from it times the square roots of the weights."""
-        centre = weights @ self.means
-        return centre, (self.means - centre) * weights.sqrt()[:, None]
 
 
 def reals(x: Real[Tensor, "..."] | Real[np.ndarray, "..."] | Sequence[Any], what: str) -> Float[Tensor, "..."]:
@@ -348,7 +327,7 @@ def _join(counts: Tensor, means: Tensor, more: Tensor, other: Tensor) -> None:
     means.lerp_(other, (more / counts.clamp(min=1))[:, None])
 
 
-def _add_gram(total: Tensor, rows: Tensor) -> None:
+def add_gram(total: Tensor, rows: Tensor) -> None:
     """total += rows^T rows. A CPU computes half of it and mirrors that; a GPU is faster with one product."""
     width = len(total)
     if total.device.type != "cpu":

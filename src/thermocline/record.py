@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,6 +50,11 @@ class Row(NamedTuple):
     measure: str
     params: str
     value: float
+
+    @classmethod
+    def whole(cls, split: str, measure: str, params: str, value: SupportsFloat) -> Row:
+        """A number about a net as a whole, or about none."""
+        return cls(split, "", 0, "", measure, params, float(value))
 
 
 _ROW_SCHEMA = [

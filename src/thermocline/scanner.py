@@ -25,7 +25,7 @@ from thermocline import measure, provenance, record, report
 from thermocline.data import Split
 from thermocline.measure import source
 from thermocline.measure.collect import Spread
-from thermocline.nets import Tap, named_taps
+from thermocline.nets import Tap, find_taps, named_taps
 from thermocline.spec import Data, InputError, Net, Probe, Run, Train
 
 WATCHED = ("accuracy", "loss", "logit_norm", "tempered_logit_norm", "temperature", "solution_rank")
@@ -177,7 +177,7 @@ def _taps(
     with measure.evaluating(net), torch.no_grad():
         run = functools.partial(subject.run, _few(arguments))
         if not given:
-            return measure.find_taps(net, run, pattern=pattern, tokens=tokens)
+            return find_taps(net, run, pattern=pattern, tokens=tokens)
         taps = named_taps(net, run, given, tokens=tokens)
         with measure.capture(net, taps) as at:
             found = run()

@@ -1,4 +1,4 @@
-"""How two numbers of the same settings go together, and which settings no other beats. Standard library only."""
+"""How two numbers of the same settings go together. Standard library only."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from itertools import compress
 from thermocline.advise.settings import labelled, subjects
 from thermocline.record import Loaded, Paths
 from thermocline.report import facts
-from thermocline.report.estimates import Estimate, estimate
+from thermocline.report.estimates import Estimate, estimate, student
 from thermocline.report.facts import Summary
 from thermocline.spec import InputError
 
@@ -297,9 +297,7 @@ def _change(goal: Goal, before: Mapping[int, float], after: Mapping[int, float],
 
 
 def _widened(one: Estimate, among: int) -> Estimate:
-    from scipy.special import stdtrit
-
     if one.count < ENOUGH:
         return one
-    factor = float(stdtrit(one.count - 1, 1 - 0.025 / among) / stdtrit(one.count - 1, 0.975))
+    factor = student(one.count, among=among) / student(one.count)
     return replace(one, low=one.mean + factor * (one.low - one.mean), high=one.mean + factor * (one.high - one.mean))

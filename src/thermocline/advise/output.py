@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,6 @@ from thermocline.advise.association import LEAST
 from thermocline.advise.relation import Relation, Tradeoff
 from thermocline.report import page, theme, view
 from thermocline.report.estimates import Estimate
-from thermocline.spec import InputError
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -61,10 +61,7 @@ def _listed(found: Tradeoff) -> list[str]:
 
 def suffix(path: str | Path) -> str:
     """The ending of a file that can be written, or an error that names those that can."""
-    ending = Path(path).suffix.lower()
-    if ending not in _WRITERS:
-        raise InputError(f"{path} does not say what to write; end its name in one of {', '.join(_WRITERS)}")
-    return ending
+    return page.known_ending(path, _WRITERS)
 
 
 def save(found: Tradeoff, path: str | Path) -> Path:
@@ -97,14 +94,9 @@ def _html(found: Tradeoff) -> bytes:
     return page.compose("tradeoff.html.jinja", context, charts, artist.bundle()).encode()
 
 
-def _svg(found: Tradeoff) -> bytes:
+def _drawing(found: Tradeoff, kind: str) -> bytes:
     scale = _scale(found)
-    return page.drawing().to_svg(_figure(found, scale), scale).encode()
-
-
-def _png(found: Tradeoff) -> bytes:
-    scale = _scale(found)
-    return page.drawing().to_png(_figure(found, scale), scale)
+    return page.drawing().FILES[kind](_figure(found, scale), scale)
 
 
 def _csv(found: Tradeoff) -> pa.Buffer:
@@ -124,7 +116,8 @@ def _parquet(found: Tradeoff) -> pa.Buffer:
 
 
 _WRITERS: dict[str, Callable[[Tradeoff], bytes | pa.Buffer]] = {
-    ".html": _html, ".svg": _svg, ".png": _png, ".csv": _csv, ".parquet": _parquet,
+    ".html": _html, ".svg": functools.partial(_drawing, kind="svg"), ".png": functools.partial(_drawing, kind="png"),
+    ".csv": _csv, ".parquet": _parquet,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from thermocline import detect
 from thermocline.bench.arrays import CLASSES, WIDTH, draw, labelled
 from thermocline.bench.case import Answers, Case, sized, within
+from thermocline.nets.borrowed import declare_torchvision_operators
 
 DIM = WIDTH // 2  # the main axes of ViM
 NEIGHBOURS = 50  # theirs by default
@@ -93,12 +94,8 @@ def _theirs(name: str, data: Samples, *arguments: Any, **options: Any) -> Answer
 
 
 def pytorch_ood() -> Any:
-    """Their detectors. Their package imports torchvision, which beside a torch of another build misses its own operators."""
-    try:
-        import torchvision  # noqa: F401  # pyright: ignore[reportMissingImports]
-    except RuntimeError:
-        for operator in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    """Their detectors."""
+    declare_torchvision_operators()
     from pytorch_ood import detector  # pyright: ignore[reportMissingImports]
 
     return detector

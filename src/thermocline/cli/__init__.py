@@ -21,6 +21,8 @@ from thermocline.cli.common import (
     LEADS,
     DataDir,
     Device,
+    Download,
+    Jobs,
     Temperature,
     err,
     fetch,
@@ -43,7 +45,6 @@ app = typer.Typer(
     help="Measure, steer and reproduce what softmax temperature does to a network's representations.",
 )
 
-Download = Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn into --data-dir if missing.")]
 app.callback()(version)
 
 
@@ -132,7 +133,7 @@ def sweep(
     net: Annotated[str | None, typer.Option(help="Architecture of every run (default: mlp, or the experiment's).")] = None,
     ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of every run: path=value.")] = None,
-    jobs: Annotated[int, typer.Option(help="Runs side by side; large nets gain on one GPU only under NVIDIA MPS.", min=1)] = 1,
+    jobs: Jobs = 1,
     to: Annotated[Path, typer.Option("--out", help="Folder for the runs and their report.")] = Path("runs"),
     data_dir: DataDir = None,
     download: Download = False,

@@ -34,11 +34,11 @@ def require(context: typer.Context, *, attention: bool) -> None:
 def scan(model: str, prompts: Path | None, lengths: str, count: int, to: Path, device: str) -> None:
     """Measure, keep the rows, print the tables, write the page and the figure."""
     items = _lengths(lengths)
-    texts = None if prompts is None else _read(prompts)
     from thermocline.integrations import dispersion, loading, maximum, reading
     from thermocline.integrations import transformers as hot
     from thermocline.run import check_device
 
+    texts = None if prompts is None else loading.read_prompts(prompts)
     place = check_device(device)
     words = hot.library().utils.logging
     words.set_verbosity_error()
@@ -86,12 +86,6 @@ def report(runs: list[str], output: Path, figures: Path | None, format_: str) ->
     for ending in ("svg", "png") if figures else ():
         say("figure", drawing.save(run, Path(figures or "") / f"attention.{ending}"))
     return True
-
-
-def _read(prompts: Path) -> list[str]:
-    from thermocline.integrations.loading import read_prompts
-
-    return read_prompts(prompts)
 
 
 def _lengths(text: str) -> list[int]:

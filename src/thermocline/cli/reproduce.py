@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from thermocline.cli.common import DataDir, Device, err, fetch, out, say
+from thermocline.cli.common import DataDir, Device, Download, Jobs, err, fetch, out, say
 from thermocline.cli.progress import show
 from thermocline.spec import Failure, InputError
 
@@ -29,10 +29,10 @@ def reproduce(
     seeds: Annotated[
         int, typer.Option(help="Seeds to go up to, where more than the experiment's own are wanted.", min=0, show_default=False)
     ] = 0,
-    jobs: Annotated[int, typer.Option(help="Runs side by side; large nets gain on one GPU only under NVIDIA MPS.", min=1)] = 1,
+    jobs: Jobs = 1,
     results: Results = Path("results"),
     data_dir: DataDir = None,
-    download: Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn if missing.")] = False,
+    download: Download = False,
     device: Device = "auto",
 ) -> None:
     """Run what experiments are missing, the first named first, and print ours beside the published numbers.

@@ -35,14 +35,6 @@ class Want:
     label_noise: float = 0.0
     device: str | torch.device = "cpu"
 
-    def __post_init__(self) -> None:
-        for name, least in {"classes": 2, "size": 4, "train": 1, "test": 1, "imbalance": 1}.items():
-            value = getattr(self, name)
-            if value is not None and not value >= least:  # so written, NaN fails too
-                raise InputError(f"{name} must be at least {least}, got {value}")
-        if not 0 <= self.label_noise < 1:
-            raise InputError(f"label_noise must be at least 0 and below 1, got {self.label_noise}")
-
 
 @dataclass(frozen=True)
 class Source:

@@ -17,7 +17,7 @@ from thermocline.data.fetching import DOWNLOADS
 from thermocline.data.hashing import balanced, held_out
 from thermocline.data.source import Set, Source, Want, held, located
 from thermocline.data.split import Split
-from thermocline.spec import InputError, unknown
+from thermocline.spec import Data, InputError, unknown
 
 NAMES: dict[str, str] = {
     "runes": "synthetic alphabet 0: 100 classes, 16 pixels, gray, 12000 + 3000 images, drawn on the spot",
@@ -70,7 +70,8 @@ def load(
     >>> train.images.shape, len(test), train.labels.bincount().tolist()
     (torch.Size([200, 1, 16, 16]), 50, [20, 20, 20, 20, 20, 20, 20, 20, 20, 20])
     """
-    want = Want(classes, size, None, train, test, imbalance, label_noise, device)
+    asked = Data(name, classes, size, train, test, imbalance=imbalance, label_noise=label_noise)  # which checks them
+    want = Want(classes, size, None, train, test, asked.imbalance, asked.label_noise, device)
     if like is not None:
         if size not in (None, like.size):
             raise InputError(f"size={size} contradicts like=: {like.name} has {like.size} pixels a side")

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from thermocline.moments import Moments, _add_gram, reals, require_finite
+from thermocline.moments import Moments, add_gram, reals, require_finite
 
 FEW = 512  # rows that give the order of magnitude of a feature
 ROUNDING = 3e-8  # by how much float32 products get a correlation wrong, typically
@@ -131,7 +131,7 @@ def standard_moments(x: Float[Tensor, "n d"]) -> Moments:
         # (x - centre) scale, as written: a product with a power of 2 rounds nothing.
         y = torch.addcmul(offset, part, scale, out=buffer[: len(part)])
         total += ones[: len(part)] @ y
-        _add_gram(moments.scatter, y)
+        add_gram(moments.scatter, y)
     shift, wide = total / len(x), scale.double()
     moments.count, moments.mean = len(x), centre.double() + shift / wide
     moments.scatter.addr_(shift, shift, alpha=-len(x)).div_(torch.outer(wide, wide))

@@ -33,22 +33,12 @@ def functional_rank(
     >>> functional_rank(torch.diag(torch.tensor([3.0, 2.0, 1.0])), torch.arange(3), keep=0.6, centered=False)
     tensor(2)
     """
-    if not 0 < keep <= 1:
-        raise ValueError(f"keep is the share of the accuracy to keep, in (0, 1], got {keep}")
-    require_labels(len(logits), labels)
     require_finite(logits, "logits")
     wide = logits.detach().double()
     mean = wide.mean(0) if centered else torch.zeros_like(wide[0])
-    axes = torch.linalg.eigh((wide - mean).T @ (wide - mean)).eigenvectors.flip(1)
-    scores = (wide - mean) @ axes
-    # 1e-9 absorbs the rounding of keep * count.
-    enough = keep * (wide.argmax(1) == labels).sum() - 1e-9
-    truncated = mean.repeat(len(wide), 1)
-    for k in range(wide.shape[1]):
-        if (truncated.argmax(1) == labels).sum() >= enough:
-            return torch.tensor(k, device=logits.device)
-        truncated.addr_(scores[:, k], axes[:, k])
-    return torch.tensor(wide.shape[1], device=logits.device)
+    axes = _principal_axes(wide - mean)
+    needed = _needed(mean, (wide - mean) @ axes, axes, labels, wide, keep=keep)
+    return torch.tensor(needed, device=logits.device)
 
 
 class HeadSubspace(NamedTuple):
@@ -82,23 +72,33 @@ def head_subspace(
     >>> int(head_subspace(turn, torch.tensor([0, 1, 1]), torch.tensor([[1.0, 0, 0], [-1.0, 0, 0]]), None, keep=1.0).dim)
     1
     """
-    if not 0 < keep <= 1:
-        raise ValueError(f"keep is the share of the accuracy to keep, in (0, 1], got {keep}")
-    require_labels(len(features), labels)
     require_finite(features, "features")
     wide, read = features.detach().double(), weight.detach().double()
     mean = wide.mean(0)
-    axes = torch.linalg.eigh((wide - mean).T @ (wide - mean)).eigenvectors.flip(1)
+    axes = _principal_axes(wide - mean)
     scores, directions = (wide - mean) @ axes, read @ axes
     start = read @ mean + (0 if bias is None else bias.detach().double())
+    needed = _needed(start, scores, directions, labels, scores @ directions.T + start, keep=keep)
+    return HeadSubspace(torch.tensor(needed), mean, axes)
+
+
+def _principal_axes(centred: Tensor) -> Tensor:
+    return torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)
+
+
+def _needed(start: Tensor, scores: Tensor, directions: Tensor, labels: Tensor, whole: Tensor, *, keep: float) -> int:
+    """The least k at which start + sum_{j < k} scores_j directions_j^T keeps a share of the accuracy of the whole logits."""
+    if not 0 < keep <= 1:
+        raise ValueError(f"keep is the share of the accuracy to keep, in (0, 1], got {keep}")
+    require_labels(len(scores), labels)
     # 1e-9 absorbs the rounding of keep * count.
-    enough = keep * ((scores @ directions.T + start).argmax(1) == labels).sum() - 1e-9
-    logits = start.repeat(len(wide), 1)
-    for k in range(wide.shape[1]):
+    enough = keep * (whole.argmax(1) == labels).sum() - 1e-9
+    logits = start.repeat(len(scores), 1)
+    for k in range(scores.shape[1]):
         if (logits.argmax(1) == labels).sum() >= enough:
-            return HeadSubspace(torch.tensor(k), mean, axes)
+            return k
         logits.addr_(scores[:, k], directions[:, k])
-    return HeadSubspace(torch.tensor(wide.shape[1]), mean, axes)
+    return scores.shape[1]
 
 
 def softmax_rank(

@@ -116,7 +116,7 @@ def measured(model: Any, batches: Iterable[Any], *, split: str, progress: bool =
 
 
 def labelled(
-    model: Any, batches: Iterable[tuple[Any, Tensor | Sequence[int]]], *, progress: bool = False
+    model: Any, batches: Iterable[tuple[Any, Tensor | Sequence[int]]]
 ) -> dict[tuple[int, int], list[tuple[Tensor, Tensor]]]:
     """What `attention.fit_beta` learns from, by layer and head: logits of each prompt's last token, and its true item.
 
@@ -130,7 +130,7 @@ def labelled(
     """
     pairs = [_pair(given) for given in batches]
     keeper = _Keeper(model, [items for _, items in pairs])
-    _listen(model, [batch for batch, _ in pairs], keeper, "logits", progress=progress)
+    _listen(model, [batch for batch, _ in pairs], keeper, "logits", progress=False)
     return keeper.kept
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,8 +13,8 @@ import altair as alt
 from thermocline.integrations import reading
 from thermocline.integrations.reading import Head
 from thermocline.record import Loaded
-from thermocline.report import page, theme, view
-from thermocline.spec import InputError
+from thermocline.report import marks, page, theme, view
+from thermocline.report.figure import Figure
 
 _MOST = 400  # heads drawn; of more, as many spread evenly
 _DASHES = ([1, 0], [6, 3], [2, 2])
@@ -24,17 +25,9 @@ SENTENCE = (
 )
 
 
-def suffix(path: str | Path) -> str:
-    """The ending of a file that can be written, or an error that names those that can."""
-    ending = Path(path).suffix.lower()
-    if ending not in _WRITERS:
-        raise InputError(f"{path} does not say what to write; end its name in one of {', '.join(_WRITERS)}")
-    return ending
-
-
 def save(run: Loaded, path: str | Path) -> Path:
     """Write it as its name ends: .html a page, .svg or .png the figure."""
-    page.write(Path(path), _WRITERS[suffix(path)](run))
+    page.write(Path(path), _WRITERS[page.known_ending(path, _WRITERS)](run))
     return Path(path)
 
 
@@ -57,26 +50,20 @@ def _html(run: Loaded) -> bytes:
         "panels": [{"id": id_, "title": one.title, "height": one.height, "description": one.description} for id_, one in shown],
         "tables": [table for table in tables if table[2]],
         "glossary": view.glossary([run]),
-        "ramp": ", ".join(scale.colours() * (2 if len(scale.values) == 1 else 1)),
-        "light": scale.variables("light"),
-        "dark": scale.variables("dark"),
+        **page.colours(scale),
     }
     return page.compose("attention.html.jinja", context, charts, artist.bundle()).encode()
 
 
-def _svg(run: Loaded) -> bytes:
+def _drawing(run: Loaded, kind: str) -> bytes:
     found = reading.heads(run)
     scale = _scale(found)
-    return page.drawing().to_svg(_figure(run, found, scale), scale).encode()
+    return page.drawing().FILES[kind](_figure(run, found, scale), scale)
 
 
-def _png(run: Loaded) -> bytes:
-    found = reading.heads(run)
-    scale = _scale(found)
-    return page.drawing().to_png(_figure(run, found, scale), scale)
-
-
-_WRITERS: dict[str, Callable[[Loaded], bytes]] = {".html": _html, ".svg": _svg, ".png": _png}
+_WRITERS: dict[str, Callable[[Loaded], bytes]] = {
+    ".html": _html, ".svg": functools.partial(_drawing, kind="svg"), ".png": functools.partial(_drawing, kind="png"),
+}  # fmt: skip
 
 
 def _scale(found: Iterable[Head]) -> theme.Temperatures:
@@ -84,8 +71,8 @@ def _scale(found: Iterable[Head]) -> theme.Temperatures:
     return theme.temperatures(float(head.depth) for head in found)
 
 
-def _figure(run: Loaded, found: Sequence[Head], scale: theme.Temperatures) -> Any:
-    artist, at = page.drawing(), reading.lengths(found)
+def _figure(run: Loaded, found: Sequence[Head], scale: theme.Temperatures) -> Figure:
+    at = reading.lengths(found)
     entropy, keys = "attention_entropy", {n: reading.mean(found, "attention_keys", n) for n in at}
     full = {n: reading.most(found, n) for n in at}
     panels = [
@@ -98,13 +85,13 @@ def _figure(run: Loaded, found: Sequence[Head], scale: theme.Temperatures) -> An
     ]  # fmt: skip
     if right := reading.accuracies(run):
         panels.append(_accuracy(right))
-    return artist.Figure("attention", "Attention by length", SENTENCE, tuple(found[0].curves), panels, columns=2)
+    return Figure("attention", "Attention by length", SENTENCE, tuple(found[0].curves), panels, columns=2)
 
 
 def _panel(
     title: str, found: Sequence[Head], measure: str, scale: theme.Temperatures, *, limit: dict[int, float] | None = None,
     bound: str | None = None, value: Callable[[float], float] = float, log: bool = False,
-) -> Any:  # fmt: skip
+) -> marks.Panel:  # fmt: skip
     """Thin lines for heads, thick ones for the means of layers, and what full dispersion would be."""
     drawn = found[:: -(-len(found) // _MOST)]
     rows = [_point(head, "head", n, value(h)) for head in drawn for n, h in head.curves[measure].items()]
@@ -127,13 +114,12 @@ def _panel(
     if bound:
         layers.append(of["bound"].mark_line(strokeWidth=1.2, strokeDash=[6, 3]))
     if limit:
-        ends = alt.Chart(alt.InlineData(values=[{"x": n, "value": at} for n, at in limit.items()])).encode(x=across, y=up)
+        ends = alt.Chart(marks.data([{"x": n, "value": at} for n, at in limit.items()])).encode(x=across, y=up)
         layers.append(ends.mark_line(color="var(--muted)", strokeDash=[2, 3], strokeWidth=1.5))
-    whole = alt.LayerChart(data=alt.NamedData("rows"), layer=layers)
-    return page.drawing().Panel(title, whole, rows, description=f"{title}, by tokens")
+    return marks.Panel(title, marks.layered(*layers), rows, description=f"{title}, by tokens")
 
 
-def _accuracy(right: dict[str, dict[int, float]]) -> Any:
+def _accuracy(right: dict[str, dict[int, float]]) -> marks.Panel:
     """How often the maximum was named, a line a rule."""
     rows = [{"rule": rule, "x": n, "value": share} for rule, curve in right.items() for n, share in curve.items()]
     across = _lengths("numbers in the list", sorted({row["x"] for row in rows}))
@@ -146,11 +132,11 @@ def _accuracy(right: dict[str, dict[int, float]]) -> Any:
             base.transform_filter(f"datum.rule === '{rule}'").mark_line(strokeWidth=2, point={"color": "var(--ink)"}, **look)
         )
         # Their names in a column: at the ends of lines that end together they would lie on top of each other.
-        key = alt.Chart(alt.InlineData(values=[{}])).encode(x=alt.value(34), y=alt.value(150 + 18 * place))
-        dash = alt.Chart(alt.InlineData(values=[{}])).encode(x=alt.value(4), x2=alt.value(28), y=alt.value(150 + 18 * place))
+        key = alt.Chart(marks.data([{}])).encode(x=alt.value(34), y=alt.value(150 + 18 * place))
+        dash = alt.Chart(marks.data([{}])).encode(x=alt.value(4), x2=alt.value(28), y=alt.value(150 + 18 * place))
         layers += [dash.mark_rule(strokeWidth=2, **look), key.mark_text(align="left", color="var(--ink)", text=rule)]
-    whole = alt.LayerChart(data=alt.NamedData("rows"), layer=layers)
-    return page.drawing().Panel("Maximum named", whole, rows, description="Accuracy by numbers in the list, a line a rule")
+    words = "Accuracy by numbers in the list, a line a rule"
+    return marks.Panel("Maximum named", marks.layered(*layers), rows, description=words)
 
 
 def _point(head: Head, kind: str, n: int, value: float) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def accuracy(
                     right.setdefault(asked[place].items, []).append(hit)
         for items, hits in sorted(right.items()):
             words = record.params(rule=name, items=items, prompts=len(hits))
-            rows.append(record.Row(SPLIT, "", 0, "", "maximum_accuracy", words, sum(hits) / len(hits)))
+            rows.append(record.Row.whole(SPLIT, "maximum_accuracy", words, sum(hits) / len(hits)))
     return rows
 
 

@@ -34,7 +34,7 @@ def tokenizer() -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=known, unk_token=words[0])
 
 
-def draw(seed: int, *, layers: int = 2, width: int = 64, heads: int = 4) -> Any:
+def draw(seed: int) -> Any:
     """The model before training: a Llama with grouped heads and no encodings of positions.
 
     Lists longer than any in training have positions never seen, at which rotary encodings fail whatever attention does.
@@ -42,8 +42,8 @@ def draw(seed: int, *, layers: int = 2, width: int = 64, heads: int = 4) -> Any:
     """
     transformers = hot.library()
     config = transformers.SmolLM3Config(
-        vocab_size=len(tokenizer()), hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
-        num_attention_heads=heads, num_key_value_heads=heads // 2, no_rope_layers=[0] * layers,
+        vocab_size=len(tokenizer()), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, no_rope_layers=[0, 0],
         max_position_embeddings=_POSITIONS, pad_token_id=None, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from thermocline.attention import BACKENDS, PUBLISHED, Rule, adaptive_attention
 from thermocline.attention.rules import named
+from thermocline.nets.borrowed import declare_torchvision_operators
 from thermocline.spec import InputError
 
 NAME = "thermocline"
@@ -126,17 +127,8 @@ def attention_layers(model: nn.Module) -> dict[int, nn.Module]:
 
 
 def library() -> Any:
-    """The transformers package, of a version in which attention can be chosen.
-
-    It imports torchvision, of which it needs no operator here; beside a torch of another build torchvision misses its own.
-    """
-    try:
-        import torchvision  # noqa: F401  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        pass
-    except RuntimeError:
-        for operator in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    """The transformers package, of a version in which attention can be chosen."""
+    declare_torchvision_operators()
     try:
         import transformers
         from transformers import AttentionInterface  # noqa: F401

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from thermocline import nets, spec
 from thermocline.measure import source
-from thermocline.measure.capture import capture, find_taps
+from thermocline.measure.capture import capture
 from thermocline.measure.catalogue import MEASURES
 from thermocline.measure.passes import look
 from thermocline.measure.subject import Subject, evaluating
-from thermocline.nets import Tap
+from thermocline.nets import Tap, find_taps
 from thermocline.record import Row
 from thermocline.team import ALONE, Team
 

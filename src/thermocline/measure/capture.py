@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from thermocline.nets import Tap
-from thermocline.nets import find_taps as find_taps
 from thermocline.nets.tap import module_at, output_of
 from thermocline.spec import InputError
 
@@ -53,6 +52,6 @@ def capture(net: nn.Module, taps: Iterable[Tap]) -> Iterator[dict[Tap, Tensor]]:
             hooks.callback(handle.remove)
         yield seen
     if wrong := [f"{tap.path} {count} times" for tap, count in fired.items() if count != 1]:
-        compiled = any(hasattr(module, "_orig_mod") for module in net.modules()) or hasattr(net, "_orig_mod")
+        compiled = any(hasattr(module, "_orig_mod") for module in net.modules())
         advice = "; a compiled part calls no hooks that are set later: run the net it was made from" if compiled else ""
         raise RuntimeError(f"every tap must fire once in a capture, but: {', '.join(wrong)}{advice}")

@@ -27,7 +27,7 @@ def accuracy(seen: Seen) -> Iterator[Row]:
     """
     for split in _known(seen):
         one = seen.outputs[split]
-        yield Row(split, "", 0, "", "accuracy", "", float(one.correct) / one.count)
+        yield Row.whole(split, "accuracy", "", float(one.correct) / one.count)
 
 
 def loss(seen: Seen) -> Iterator[Row]:
@@ -37,7 +37,7 @@ def loss(seen: Seen) -> Iterator[Row]:
     """
     for split in _known(seen):
         one = seen.outputs[split]
-        yield Row(split, "", 0, "", "loss", "", float(one.loss) / one.count)
+        yield Row.whole(split, "loss", "", float(one.loss) / one.count)
 
 
 def _known(seen: Seen) -> list[str]:
@@ -51,7 +51,7 @@ def logit_norm(seen: Seen) -> Iterator[Row]:
     """
     moments = seen.outputs["train"].moments
     energy = moments.scatter.trace() / moments.count + moments.mean.square().sum()
-    yield Row("train", "", 0, "", "logit_norm", "", float(energy.sqrt()))
+    yield Row.whole("train", "logit_norm", "", energy.sqrt())
 
 
 def tempered_logit_norm(seen: Seen) -> Iterator[Row]:
@@ -68,7 +68,7 @@ def temperature(seen: Seen) -> Iterator[Row]:
 
     T in softmax_T(e) = exp(e / T) / sum exp(e / T)                           [masarczyk2025softmax, Sec. 2]
     """
-    yield Row("train", "", 0, "", "temperature", "", seen.temperature)
+    yield Row.whole("train", "temperature", "", seen.temperature)
 
 
 def singular_value(seen: Seen) -> Iterator[Row]:
@@ -271,7 +271,7 @@ def effective_depth(seen: Seen) -> Iterator[Row]:
     """
     for kind, accuracies in _by_probe(seen, "test").items():
         value = probes.effective_depth(accuracies, threshold=0.99)
-        yield Row("test", "", 0, "", "effective_depth", f"{kind},{params(threshold=0.99)}", float(value))
+        yield Row.whole("test", "effective_depth", f"{kind},{params(threshold=0.99)}", value)
 
 
 def ood_drop(seen: Seen) -> Iterator[Row]:
@@ -281,7 +281,7 @@ def ood_drop(seen: Seen) -> Iterator[Row]:
     """
     for name in seen.ood:
         for kind, accuracies in _by_probe(seen, f"{name}/test").items():
-            yield Row(f"{name}/test", "", 0, "", "ood_drop", kind, float(probes.ood_drop(accuracies)))
+            yield Row.whole(f"{name}/test", "ood_drop", kind, probes.ood_drop(accuracies))
 
 
 def _by_probe(seen: Seen, split: str) -> dict[str, Tensor]:

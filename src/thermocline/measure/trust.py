@@ -134,7 +134,7 @@ def confusion(seen: Seen) -> Iterator[Row]:
         place = {"label": label, "predicted": predicted}
         parts = {"share": float(shares[index]), "cosine": float(towards[label] @ towards[predicted])}
         for part, value in parts.items():
-            yield Row("test", "", 0, "", "confusion", params(**place, part=part, **_thinned(seen)), value)
+            yield Row.whole("test", "confusion", params(**place, part=part, **_thinned(seen)), value)
 
 
 def _detection(seen: Seen, found: Found, measure: str, more: str, value: Tensor) -> Row:
@@ -149,7 +149,7 @@ def fitted_temperature(seen: Seen) -> Iterator[Row]:
     """
     if seen.calibrated and seen.calibrated.temperatures:
         value = torch.tensor(seen.calibrated.temperatures, dtype=torch.float64).log().mean().exp()
-        yield Row("test", "", 0, "", "fitted_temperature", params(**_thinned(seen)), float(value))
+        yield Row.whole("test", "fitted_temperature", params(**_thinned(seen)), value)
 
 
 def ece(seen: Seen) -> Iterator[Row]:
@@ -161,7 +161,7 @@ def ece(seen: Seen) -> Iterator[Row]:
     for at, probabilities, labels in _probabilities(seen):
         for scheme in schemes:
             value = softmax.expected_calibration_error(labels, probabilities=probabilities, bins=BINS, scheme=scheme)
-            yield Row("test", "", 0, "", "ece", params(scheme=scheme, bins=BINS, at=at, **_thinned(seen)), float(value))
+            yield Row.whole("test", "ece", params(scheme=scheme, bins=BINS, at=at, **_thinned(seen)), value)
 
 
 def brier(seen: Seen) -> Iterator[Row]:
@@ -171,7 +171,7 @@ def brier(seen: Seen) -> Iterator[Row]:
     """
     for at, probabilities, labels in _probabilities(seen):
         value = softmax.brier_score(labels, probabilities=probabilities)
-        yield Row("test", "", 0, "", "brier", params(at=at, **_thinned(seen)), float(value))
+        yield Row.whole("test", "brier", params(at=at, **_thinned(seen)), value)
 
 
 def reliability(seen: Seen) -> Iterator[Row]:
@@ -183,15 +183,8 @@ def reliability(seen: Seen) -> Iterator[Row]:
         read = softmax.reliability(labels, probabilities=probabilities, bins=BINS, scheme="equal-width")
         for index in read.counts.nonzero()[:, 0].tolist():
             for part, values in (("count", read.counts), ("confidence", read.confidence), ("accuracy", read.accuracy)):
-                yield Row(
-                    "test",
-                    "",
-                    0,
-                    "",
-                    "reliability",
-                    params(at=at, bin=index, part=part, **_thinned(seen)),
-                    float(values[index]),
-                )
+                how = params(at=at, bin=index, part=part, **_thinned(seen))
+                yield Row.whole("test", "reliability", how, values[index])
 
 
 def _probabilities(seen: Seen) -> Iterator[tuple[str, Tensor, Tensor]]:

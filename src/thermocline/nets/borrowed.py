@@ -91,6 +91,20 @@ def maker(name: str) -> Callable[..., nn.Module]:
     return make
 
 
+def declare_torchvision_operators() -> None:
+    """Let libraries import torchvision beside a torch of another build, where it raises for want of its own operators.
+
+    For those that use none of these operators. Where torchvision is not installed, nothing is done.
+    """
+    try:
+        importlib.import_module("torchvision")
+    except ImportError:
+        pass
+    except RuntimeError:
+        for operator in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
 def _sized(create: Callable[..., nn.Module], name: str, option: str, size: int, options: dict[str, Any]) -> nn.Module:
     """The net for images of that size: transformers must be told, and convolutional nets do not take the option."""
     try:

@@ -92,7 +92,7 @@ def histograms(case: Case, runs: Mapping[str, Loaded]) -> list[Point]:
         parts: dict[tuple[str, str], dict[str, Any]] = {}
         for row in points(runs[group.members[0].key], "score_histogram", last=True):
             given = parameters(row["params"])
-            bins = parts.setdefault((row["split"].rsplit("/", 1)[0], given["detector"]), {"id": {}, "ood": {}})
+            bins = parts.setdefault((facts.set_of(row), given["detector"]), {"id": {}, "ood": {}})
             if given["part"] in ("id", "ood"):
                 bins[given["part"]][int(given["bin"])] = row["value"]
             else:
@@ -119,7 +119,7 @@ def rocs(case: Case, runs: Mapping[str, Loaded]) -> list[Point]:
         for row in rows:
             given = parameters(row["params"])
             if given["detector"] in SHOWN:
-                key = (row["split"].rsplit("/", 1)[0], given["detector"], float(given["fpr"]))
+                key = (facts.set_of(row), given["detector"], float(given["fpr"]))
                 values.setdefault(key, []).append(row["value"])
         for (name, detector, x), some in values.items():
             place = {"series": label, "set": name, "detector": detector}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -265,7 +265,7 @@ def _summary(run: Loaded) -> Summary:
         solution_stable_rank=_value(run, "stable_rank", split="train", depth=layers),
         effective_depth=_value(run, "effective_depth"),
         probes=_probes(run), guesses=_guesses(run),
-        ood_drop={_set(row): row["value"] for row in points(run, "ood_drop", last=True)},
+        ood_drop={set_of(row): row["value"] for row in points(run, "ood_drop", last=True)},
         auroc=_detection(run, "auroc"), auroc_interval=_intervals(run), fpr=_detection(run, "fpr"),
         logit_norm=_value(run, "logit_norm", split="train"),
         tempered_logit_norm=_value(run, "tempered_logit_norm", split="train"),
@@ -285,7 +285,7 @@ def _probes(run: Loaded) -> dict[str, list[tuple[int, str, float]]]:
     """The (depth, layer, accuracy) of every probe, first layer first, by the set it reads; "test" is the net's own."""
     found: dict[str, list[tuple[int, str, float]]] = {}
     for row in points(run, "probe_accuracy", last=True):
-        found.setdefault(_set(row), []).append((row["depth"], row["layer"], row["value"]))
+        found.setdefault(set_of(row), []).append((row["depth"], row["layer"], row["value"]))
     return {name: sorted(layers) for name, layers in found.items()}
 
 
@@ -300,7 +300,7 @@ def _merged(run: Loaded) -> dict[int, list[int]]:
 
 
 def _guesses(run: Loaded) -> dict[str, tuple[float, int]]:
-    rows = [(_set(row), parameters(row["params"])) for row in points(run, "probe_accuracy", last=True)]
+    rows = [(set_of(row), parameters(row["params"])) for row in points(run, "probe_accuracy", last=True)]
     return {name: (float(given["guessing"]), int(given["tested"])) for name, given in rows if "guessing" in given}
 
 
@@ -312,9 +312,9 @@ def _detection(run: Loaded, measure: str, **counted_by: str) -> dict[tuple[str, 
         if not counted_by.items() <= given.items():
             continue
         name = given.pop("detector", row["params"])
-        if (_set(row), name) in found:
+        if (set_of(row), name) in found:
             name = " ".join([name, *(f"{key}={value}" for key, value in given.items() if key not in _COUNTED_BY)])
-        found.setdefault((_set(row), name), row["value"])
+        found.setdefault((set_of(row), name), row["value"])
     return found
 
 
@@ -342,7 +342,8 @@ def _softening(run: Loaded) -> float | None:
     return fitted and fitted / (last or run.spec.train.temperature)
 
 
-def _set(row: dict[str, Any]) -> str:
+def set_of(row: Mapping[str, Any]) -> str:
+    """Whose split a row is about: of NAME/test the NAME, "test" for the net's own data."""
     return row["split"].rsplit("/", 1)[0]
 
 

@@ -58,9 +58,9 @@ def _own(row: Point) -> bool:
     return row["split"] == "test"
 
 
-def to_svg(figure: Figure, scale: Temperatures) -> str:
+def to_svg(figure: Figure, scale: Temperatures) -> bytes:
     """A figure as one SVG with its legend, in the light colours, at most as wide as a paper's text."""
-    return _shrunk(_drawn(_whole(figure, scale)), "pt")
+    return _shrunk(_drawn(_whole(figure, scale)), "pt").encode()
 
 
 def _shrunk(drawn: str, unit: str) -> str:
@@ -79,6 +79,9 @@ def to_png(figure: Figure, scale: Temperatures) -> bytes:
 def to_pdf(figure: Figure, scale: Temperatures) -> bytes:
     """The same as vectors; there a pixel is taken for a point."""
     return vl_convert.svg_to_pdf(_shrunk(_drawn(_whole(figure, scale)), ""))
+
+
+FILES: dict[str, Callable[[Figure, Temperatures], bytes]] = {"svg": to_svg, "png": to_png, "pdf": to_pdf}
 
 
 @functools.lru_cache(maxsize=1)  # three kinds of file are made of each, one after the other

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from thermocline.report.figure import Figure
 
 FORMATS = {"html": (".html", ".htm"), "md": (".md",)}  # and how their names end
-_FILES = ("svg", "png", "pdf")
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,8 @@ def render(paths: Paths, output: str | Path, *, figures: str | Path | None = Non
     if figures is not None:
         files = {made.file_name(*one): one[1] for one in made.figures()}
         for name, figure in files.items():
-            for ending in _FILES:
-                drawn = getattr(drawing(), f"to_{ending}")(figure, made.scale)
-                write(Path(figures) / f"{name}.{ending}", drawn.encode() if isinstance(drawn, str) else drawn)
+            for ending, draw in drawing().FILES.items():
+                write(Path(figures) / f"{name}.{ending}", draw(figure, made.scale))
     if format == "md":
         links = {name: os.path.relpath(Path(figures or "") / f"{name}.svg", Path(output).parent) for name in files}
         write(Path(output), markdown.page(made, links).encode())
@@ -207,6 +205,13 @@ def _policy(scripts: Sequence[str], *, live: bool) -> str:
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     own = " connect-src 'self';" if live else ""
     return f"default-src 'none';{own} script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def known_ending(path: str | Path, endings: Iterable[str]) -> str:
+    """The ending of a file that can be written, or an error that names those that can."""
+    if (ending := Path(path).suffix.lower()) not in endings:
+        raise InputError(f"{path} does not say what to write; end its name in one of {', '.join(endings)}")
+    return ending
 
 
 def write(path: Path, content: bytes | pa.Buffer) -> None:

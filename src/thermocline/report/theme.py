@@ -24,7 +24,7 @@ _SHAPES = (
     ("triangle-down", "M0,5.4L5.4,-4.4H-5.4Z"),
     ("cross", "M-5,-1.8H-1.8V-5H1.8V-1.8H5V1.8H1.8V5H-1.8V1.8H-5Z"),
 )
-_INK = {
+INK = {
     "light": {"ink": "#1b1f24", "muted": "#5c6570", "line": "#c9ced6", "grid": "#e9ecf0", "paper": "#ffffff"},
     "dark": {"ink": "#e6e9ee", "muted": "#a0a9b5", "line": "#454d58", "grid": "#2b323b", "paper": "#171b21"},
 }
@@ -63,7 +63,7 @@ class Temperatures:
         """CSS variables of a colour scheme, "light" or "dark"."""
         count = len(self.values)
         hues = {f"t{i}": _mix(_RAMP[scheme], i / (count - 1) if count > 1 else 0.0) for i in range(count)}
-        return {**_INK[scheme], **hues}
+        return {**INK[scheme], **hues}
 
     def written_out(self, text: str) -> str:
         """Text with every CSS variable replaced by its light value."""

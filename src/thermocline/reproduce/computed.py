@@ -19,10 +19,6 @@ SEEDS, SIZE = 10, 100
 Rows = Iterator[tuple[int, Row]]
 
 
-def _row(measure: str, how: str, value: float) -> Row:
-    return Row("", "", 0, "", measure, how, float(value))
-
-
 def softmax_ranks(_: torch.device) -> Rows:
     """The rank of softmax(s A B^T) over columns, for k columns in A and B and growing scales s.
 
@@ -35,7 +31,7 @@ def softmax_ranks(_: torch.device) -> Rows:
             for scale in figure6.SCALES:
                 found = geometry.softmax_rank(scale * left @ right.T, temperature=1.0, of="features", rtol=1e-3)
                 how = params(of="features", rtol=1e-3, k=k, scale=float(scale))
-                yield seed, _row("softmax_rank", how, float(found.after))
+                yield seed, Row.whole("", "softmax_rank", how, found.after)
 
 
 def gap(_: torch.device) -> Rows:
@@ -61,7 +57,7 @@ def _gap(columns: torch.Tensor, how: str) -> Iterator[Row]:
     found = {"gap": size, "gap_bound": bound, "gap_room": bound - size}
     found["overlap"] = float((gram.sum(1) - gram.diagonal()).max())
     for measure, value in found.items():
-        yield _row(measure, how, value)
+        yield Row.whole("", measure, how, value)
 
 
 def circle(_: torch.device) -> Rows:
@@ -74,12 +70,12 @@ def circle(_: torch.device) -> Rows:
         logits = code @ code.T
         right = (logits.argmax(1) == torch.arange(classes)).double().mean()
         rank = geometry.numerical_rank(logits, of="features", rtol=1e-9, centered=False)
-        yield 0, _row("circle_accuracy", params(classes=classes, rank=int(rank)), float(right))
-        yield 0, _row("circle_scale", params(classes=classes, p=0.9), geometry.circle_scale(classes, 0.9))
+        yield 0, Row.whole("", "circle_accuracy", params(classes=classes, rank=int(rank)), right)
+        yield 0, Row.whole("", "circle_scale", params(classes=classes, p=0.9), geometry.circle_scale(classes, 0.9))
     code = geometry.circle_code(SIZE)
     for scale in (1, 10, 30, 100, 180):
         found = geometry.softmax_rank(scale * (code @ code.T), temperature=1.0, of="features", rtol=1e-3)
-        yield 0, _row("circle_softmax_rank", params(classes=SIZE, scale=scale), float(found.after))
+        yield 0, Row.whole("", "circle_softmax_rank", params(classes=SIZE, scale=scale), found.after)
 
 
 def initial_norms(_: torch.device) -> Rows:
@@ -95,7 +91,8 @@ def initial_norms(_: torch.device) -> Rows:
                 net = nets.build(Net(name, init=init), classes=100, size=32, channels=1, seed=seed).train()
                 with torch.no_grad():
                     logits = net(batch).double()
-                yield seed, _row("logit_norm", params(net=name, init=init), float(logits.norm()) / math.sqrt(len(logits)))
+                norm = float(logits.norm()) / math.sqrt(len(logits))
+                yield seed, Row.whole("", "logit_norm", params(net=name, init=init), norm)
 
 
 COMPUTED: dict[str, Callable[[torch.device], Rows]] = {  # the device asked for, for those that a CPU cannot do in minutes

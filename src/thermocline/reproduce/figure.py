@@ -9,13 +9,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from thermocline.experiments._claims import Curve
+from thermocline.record import parameters
+from thermocline.report import theme
 from thermocline.reproduce import quantities
 from thermocline.reproduce.study import Study
 from thermocline.reproduce.verdict import Finding
 from thermocline.spec import InputError
 
 COLOURS = ("#1f52b8", "#d6650a", "#7042b2", "#2a8a5c", "#b0308c", "#5c6570")
-INK, MUTED, GRID = "#1b1f24", "#5c6570", "#e9ecf0"
+INK, MUTED, GRID = (theme.INK["light"][name] for name in ("ink", "muted", "grid"))
 PANELS, COLUMNS = 12, 3
 NAMES = {"depth": "layer", "step": "training step"}
 
@@ -29,7 +31,7 @@ def svg(study: Study) -> str | None:
         import vl_convert
     except ImportError:
         raise InputError("a figure needs vl-convert, which is not installed: pip install 'thermocline[report]'") from None
-    font = "Helvetica, Arial, 'Liberation Sans', sans-serif"
+    font = theme.FILE_FONT
     colours = {"labelColor": MUTED, "titleColor": MUTED, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID}
     axis = {**colours, "labelFont": font, "titleFont": font, "titleFontWeight": "normal"}
     title = {"font": font, "fontSize": 12, "anchor": "start", "color": INK, "limit": 300}
@@ -81,18 +83,14 @@ def _line(study: Study, curve: Curve, arm: Any) -> Iterator[dict[str, Any]]:
             rows = [row for row in rows if row["step"] == rows[-1]["step"]]
         mine: dict[float, list[float]] = {}  # of one run: at one x there may be several layers
         for row in rows:
-            x = row[curve.x] if curve.x in NAMES else _parameter(row["params"], curve.x)
-            if x is not None and math.isfinite(x) and math.isfinite(row["value"]):
-                mine.setdefault(float(x), []).append(row["value"])
+            x = float(row[curve.x] if curve.x in NAMES else parameters(row["params"]).get(curve.x, math.nan))
+            if math.isfinite(x) and math.isfinite(row["value"]):
+                mine.setdefault(x, []).append(row["value"])
         for x, values in mine.items():
             found.setdefault(x, []).append(statistics.fmean(values))
     for x, values in sorted(found.items()):
         ends = {"value": statistics.fmean(values), "low": min(values), "high": max(values)}
         yield {"x": x, "arm": arm.label, **{name: _rounded(value) for name, value in ends.items()}}
-
-
-def _parameter(text: str, name: str) -> float | None:
-    return next((float(word.split("=")[1]) for word in text.split(",") if word.startswith(f"{name}=")), None)
 
 
 def _dots(study: Study) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from thermocline import attention, softmax
 from thermocline.attention import PLAIN, PUBLISHED, EffectiveItems, Rule, retrieval
@@ -29,27 +28,23 @@ def retrieved(device: torch.device) -> Iterator[tuple[int, Row]]:
     assert isinstance(ours, EffectiveItems)
     rules = {"plain": PLAIN, "published": PUBLISHED, "ours": ours}
     for seed, net in zip(asked.SEEDS, nets):
-        yield seed, _row("rule_number", params(name="target"), ours.target)
-        yield seed, _row("rule_number", params(name="edge"), ours.edge)
+        yield seed, Row.whole("", "rule_number", params(name="target"), ours.target)
+        yield seed, Row.whole("", "rule_number", params(name="edge"), ours.edge)
         for n in asked.LENGTHS:
             yield from ((seed, row) for row in _at(net, rules, n, seed=20_000 + seed))
         yield from ((seed, row) for row in _fitted(net, seed=30_000 + seed))
 
 
-def _row(measure: str, how: str, value: float | Tensor) -> Row:
-    return Row("", "", 0, "", measure, how, float(value))
-
-
 def _at(net: retrieval.Net, rules: dict[str, Rule], n: int, *, seed: int) -> Iterator[Row]:
     found = retrieval.retrieve(net, list(rules.values()), n=n, count=asked.SETS, seed=seed)
     for i, name in enumerate(rules):
-        yield _row("retrieval_accuracy", params(rule=name, n=n), found.right[i].double().mean())
+        yield Row.whole("", "retrieval_accuracy", params(rule=name, n=n), found.right[i].double().mean())
     logits, _ = retrieval.logits_at(net, n=n, count=asked.SETS // 4, seed=seed)
     largest = softmax.softmax(logits.double(), dim=1, temperature=1.0).amax(1)
     bound = (logits.amax(1) - logits.amin(1)).double().exp() / n
-    yield _row("retrieval_entropy", params(n=n), found.entropy[0].double().mean())
-    yield _row("retrieval_largest", params(n=n), largest.mean())
-    yield _row("retrieval_room", params(n=n), (bound - largest).amin())
+    yield Row.whole("", "retrieval_entropy", params(n=n), found.entropy[0].double().mean())
+    yield Row.whole("", "retrieval_largest", params(n=n), largest.mean())
+    yield Row.whole("", "retrieval_room", params(n=n), (bound - largest).amin())
 
 
 def _fitted(net: retrieval.Net, *, seed: int) -> Iterator[Row]:
@@ -58,4 +53,4 @@ def _fitted(net: retrieval.Net, *, seed: int) -> Iterator[Row]:
     rule = attention.fit_beta(rows, degree=4, bounds=beta_fit.BOUNDS, length=False).rule
     for entropy in beta_fit.ENTROPIES:
         given = torch.tensor([float(entropy)], dtype=torch.float64)
-        yield _row("best_beta", params(H=float(entropy)), rule(given, given)[0])
+        yield Row.whole("", "best_beta", params(H=float(entropy)), rule(given, given)[0])

@@ -135,8 +135,3 @@ def study(experiment: Experiment, shelf: Shelf) -> Study:
 
 def _any(arm: Arm, sources: Iterable[Source | Stopped]) -> bool:
     return any(quantities.belongs(source, arm) for source in sources)
-
-
-def studies(experiments: Iterable[Experiment], shelf: Shelf) -> list[Study]:
-    """All of them, over one shelf."""
-    return [study(experiment, shelf) for experiment in experiments]

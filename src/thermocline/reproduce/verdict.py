@@ -12,9 +12,10 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scipy import stats
+from scipy.special import stdtr
 
 from thermocline.experiments._claims import Claim
+from thermocline.report.estimates import student
 
 HOLDS, DIRECTION, FAILS, UNDECIDED, ABSENT = "holds", "holds in direction", "does not hold", "undecided", "not run here"
 WORDS = (HOLDS, DIRECTION, FAILS, UNDECIDED, ABSENT)
@@ -111,7 +112,7 @@ def interval(values: Iterable[float]) -> Interval | None:
     mean, count = statistics.fmean(values), len(values)
     if count == 1:
         return Interval(mean, -math.inf, math.inf, 1)
-    half = float(stats.t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
+    half = student(count) * statistics.stdev(values) / math.sqrt(count)
     return Interval(mean, mean - half, mean + half, count)
 
 
@@ -193,10 +194,10 @@ def _moves(claim: Claim, d: Interval) -> Verdict:
 
 def _chance(d: Interval) -> str:
     """How often a difference as large would come about by chance alone, by Student's test, where it has a spread."""
-    half, freedom = (d.high - d.low) / 2, d.count - 1
+    half = (d.high - d.low) / 2
     if not 0 < half < math.inf:
         return ""
-    p = 2 * float(stats.t.sf(abs(d.mean) / half * stats.t.ppf(0.975, freedom), freedom))
+    p = 2 * float(stdtr(d.count - 1, -abs(d.mean) / half * student(d.count)))
     return f", p = {p:.1g}"
 
 
@@ -225,9 +226,9 @@ def _bounded(claim: Claim, d: Interval) -> Verdict:
 
 def _more(d: Interval, target: float) -> str:
     """How many seeds more, if mean and spread stay as they are, would move the interval off a value."""
-    spread = (d.high - d.mean) * math.sqrt(d.count) / float(stats.t.ppf(0.975, d.count - 1))
+    spread = (d.high - d.mean) * math.sqrt(d.count) / student(d.count)
     for count in range(d.count + 1, MOST + 1):
-        if float(stats.t.ppf(0.975, count - 1)) * spread / math.sqrt(count) < abs(d.mean - target):
+        if student(count) * spread / math.sqrt(count) < abs(d.mean - target):
             return f"at this spread it takes about {_count(count - d.count, 'seed')} more to tell"
     return f"at this spread it takes over {MOST} seeds to tell"
 

@@ -21,6 +21,7 @@ LOSSES = {
     "mse": softmax.tempered_mse,
     "logitnorm": softmax.logit_norm_cross_entropy,
 }
+EAGER = 4  # steps before one is recorded: cuDNN and the optimiser have then made up their minds
 
 
 class Step:
@@ -122,10 +123,10 @@ class Step:
 
 
 class Replayed:
-    """A step that becomes a CUDA graph once it has run a few times, when cuDNN and the optimiser have made up their minds."""
+    """A step that becomes a CUDA graph once it has run a few times."""
 
-    def __init__(self, run: Callable[[], Tensor], state: State, *, warm_up: int = 4) -> None:
-        self.run, self.state, self.left, self.stream = run, state, warm_up, torch.cuda.Stream()
+    def __init__(self, run: Callable[[], Tensor], state: State) -> None:
+        self.run, self.state, self.left, self.stream = run, state, EAGER, torch.cuda.Stream()
         self.graph: torch.cuda.CUDAGraph | None = None
         self.loss = torch.empty(0)
 

@@ -1,0 +1,28 @@
+"""What parts the classes that a hot net has merged? ResNet-18 on SVHN, T = 100, with one thing changed at a time.
+
+In each of three seeds of controls/where-svhn digits 0, 6, 8 and 9 ended as one point, at 80 % of training images. Decay is
+known to merge rare classes [fang2021minority], and T is a head with T^2 times the decay; but training may also have been too
+short, or too hot. Written down before any of its own runs was made.
+"""
+
+from thermocline.experiments import _claims
+from thermocline.experiments._claims import Arm, Claim, Curve
+from thermocline.experiments.controls import where_svhn
+from thermocline.spec import replace
+
+HOT = {"train.temperature": 100.0, "train.weight_decay": 1e-4, "train.epochs": 164}
+CHANGES = {
+    "no decay": {"train.weight_decay": 0.0},
+    "five times the epochs": {"train.epochs": 820},
+    "T = 10": {"train.temperature": 10.0},
+}
+MERGED, *PARTED = [Arm("T = 100", HOT), *(Arm(name, HOT | change) for name, change in CHANGES.items())]
+_HOT = [run for run in where_svhn.RUNS if run.train.temperature == HOT["train.temperature"]]
+RUNS = [*_HOT, *(replace(run, {**change, "probes": ("ridge",)}) for change in CHANGES.values() for run in _HOT)]
+CLAIMS = [
+    Claim(quantity, "rises", (MERGED, arm), margin=margin)
+    for arm in PARTED
+    for quantity, margin in ((_claims.TRAIN_ACCURACY, 0.01), (_claims.SOLUTION_RANK, 0.5))
+]
+CURVES = [Curve("training accuracy by step", _claims.TRAIN_ACCURACY, "step", (MERGED, *PARTED))]
+COST = _claims.Cost("nine runs on 10,000 images, three of them of 820 epochs; the others are controls/where-svhn's", gpu=True)

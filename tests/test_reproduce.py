@@ -502,7 +502,7 @@ def test_the_tables_in_one(tmp_path: Path) -> None:
     assert name == TABLE.name
     printed = [claim.published for claim in TABLE.claims]
     assert [cell.word for cell in cells] == [HOLDS] * len(printed) + [""] * (len(tables.COLUMNS) - len(printed))
-    assert re.fullmatch(r"✓ 1\.00 → 0\.8\d \(1\.00 → 0\.83\)", str(cells[0]))
+    assert re.fullmatch(r"✓ 1\.00 → 0\.8\d \(1\.00 → 0\.83\)", str(cells[0]).replace("\u00a0", " "))
     assert str(cells[-1]) == ""
     assert not tables.lines([study(TABLE, Shelf(tmp_path / "empty"))]), "nothing was run"
 

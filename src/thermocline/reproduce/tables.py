@@ -36,7 +36,9 @@ class Cell:
     printed: str = ""
 
     def __str__(self) -> str:
-        return f"{MARKS[self.word]} {self.ours}" + (f" ({self.printed})" if self.printed else "") if self.word else ""
+        """Ours and what was printed may stand on two lines, but neither is broken."""
+        parts = [f"{MARKS[self.word]} {self.ours}", *([f"({self.printed})"] if self.printed else [])]
+        return " ".join(part.replace(" ", "\u00a0") for part in parts) if self.word else ""
 
 
 def lines(studies: Iterable[Study]) -> dict[str, tuple[str, list[Cell]]]:

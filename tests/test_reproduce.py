@@ -515,7 +515,7 @@ def test_one_page_of_all_that_is_there(tmp_path: Path) -> None:
     assert short.count("<li>") == output.notes(ROOT / "results").count("\n- ") + 1
     assert "](" not in short, "links are for Markdown"
     assert '<a href="#study-0">table1/runes-mlp</a>' in short
-    assert "table1/cifar100-resnet18)" in short, "of what is not on the page, the words"
+    assert "table1/cifar100-resnet18," in short, "of what is not on the page, the words"
     assert "<strong>Fewer layers" in short
     assert "rises from T\u00a0=\u00a01 to T\u00a0=\u00a0100: AUROC of NECO, cifar100 (0.981 → 0.983)" in text, (
         "not a table of dashes"

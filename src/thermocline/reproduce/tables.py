@@ -37,8 +37,8 @@ class Cell:
 
     def __str__(self) -> str:
         """Ours and what was printed may stand on two lines, but neither is broken."""
-        parts = [f"{MARKS[self.word]} {self.ours}", *([f"({self.printed})"] if self.printed else [])]
-        return " ".join(part.replace(" ", "\u00a0") for part in parts) if self.word else ""
+        parts = [f"{MARKS[self.word]} {self.ours}", f"({self.printed})" if self.printed else ""] if self.word else []
+        return " ".join(part.replace(" ", "\u00a0") for part in parts if part)
 
 
 def lines(studies: Iterable[Study]) -> dict[str, tuple[str, list[Cell]]]:

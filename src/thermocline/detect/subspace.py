@@ -60,7 +60,7 @@ class NECO:
         mean, std, variance, axes = _standard(moments)
         if rough and not shape.settled(variance, self.dim):
             return False
-        self.axes, self.others = shape.divide(axes, variance, self.dim)
+        self.axes, self.others = shape.divide(axes, variance, self.dim, residual=False)
         self.mean, self.std = mean, std
         return True
 
@@ -231,7 +231,7 @@ def _about_origin(moments: Moments, weight: Tensor, bias: Tensor | None, dim: in
     origin = torch.zeros_like(moments.mean) if bias is None else -torch.linalg.pinv(wide) @ bias.detach().double()
     shift = moments.mean - origin
     variance, axes = shape.principal(torch.addr(moments.scatter / moments.count, shift, shift))
-    return origin, *shape.divide(axes, variance, dim)
+    return origin, *shape.divide(axes, variance, dim, residual=True)
 
 
 def _residual(x: Tensor, origin: Tensor, axes: Tensor, others: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any
 
 import torch
@@ -95,10 +96,16 @@ def principal(spread: Float[Tensor, "d d"]) -> tuple[Float[Tensor, "d"], Float[T
     return variance.flip(0).clamp(min=0), axes.flip(1)
 
 
-def require_dim(dim: int | float) -> None:
-    """Raise unless it is a number of axes or a fraction of variance."""
-    if isinstance(dim, bool) or not (dim >= 1 if isinstance(dim, int) else isinstance(dim, float) and 0 < dim <= 1):
+def dimension(dim: Any) -> int | float:
+    """A number of axes as an int, or a fraction of variance as a float; raise unless it is one of them.
+
+    >>> import numpy as np; dimension(np.int64(5)), dimension(np.float32(0.5))
+    (5, 0.5)
+    """
+    number = int(dim) if isinstance(dim, numbers.Integral) else float(dim) if isinstance(dim, numbers.Real) else 0
+    if isinstance(dim, bool) or not (number >= 1 if isinstance(number, int) else 0 < number <= 1):
         raise ValueError(f"dim is a number of axes (an int) or a variance fraction in (0, 1], got {dim!r}")
+    return number
 
 
 def divided(

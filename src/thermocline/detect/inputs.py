@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -149,7 +150,12 @@ def require_temperature(temperature: float) -> None:
         raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
 
 
-def require_count(what: str, value: int | None) -> None:
-    """Raise unless it is a number of things, 1 at least; `None` where all are meant."""
-    if value is not None and (not isinstance(value, int) or value < 1):
+def natural(what: str, value: Any) -> int:
+    """A number of things, 1 at least, as an int; raise unless it is one.
+
+    >>> natural("k", np.int64(50))
+    50
+    """
+    if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{what} must be a whole number of at least 1, got {value!r}")
+    return int(value)

@@ -35,7 +35,7 @@ class NECO:
     others: Float[Tensor, "d rest"] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape.require_dim(self.dim)
+        self.dim = shape.dimension(self.dim)
 
     def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> NECO:
         """Learn the scaling and the principal axes from in-distribution features."""
@@ -119,7 +119,7 @@ class Residual:
     others: Float[Tensor, "d rest"] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape.require_dim(self.dim)
+        self.dim = shape.dimension(self.dim)
         self.weight, self.bias = shape.head(self.weight, self.bias)
 
     def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> Residual:
@@ -164,7 +164,7 @@ class ViM:
     sums: Float[Tensor, "2"] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape.require_dim(self.dim)
+        self.dim = shape.dimension(self.dim)
         self.weight, self.bias = shape.head(self.weight, self.bias)
         require_temperature(self.temperature)
 

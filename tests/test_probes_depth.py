@@ -36,7 +36,8 @@ def test_layers_that_tie_but_for_rounding_are_as_good() -> None:
 
 def test_ood_drop_by_hand() -> None:
     assert probes.ood_drop(torch.tensor([0.2, 0.4, 0.8])) == 0
-    assert probes.ood_drop(torch.tensor([0.0, 0.0])) == 0
+    with pytest.raises(ValueError, match="no layer got anything right"):
+        probes.ood_drop(torch.tensor([0.0, 0.0]))
     assert np.isclose(probes.ood_drop(torch.tensor([0.5, 0.8, 0.2])), 0.75)
 
 

@@ -395,6 +395,16 @@ def test_one_class_is_refused_where_classes_are_told_apart() -> None:
         tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (one, one)})
 
 
+def test_test_labels_that_no_probe_has_seen_are_refused() -> None:
+    (train, (x, y)), other = SETS["ood"]["other"], torch.arange(30) % 6
+    with pytest.raises(InputError, match=r"^no label of o/test is in o/train: probes can get none right.*ood=\{'o': test\}$"):
+        tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (train, (x, y + 10))}, measures=["ood_drop"])
+    kept = tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (x, y + 10)})
+    assert not kept.ood_drop, "a test set alone is for detectors"
+    mixed = tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (train, (x, torch.where(other > 0, y + 10, y)))})
+    assert 0 <= mixed.ood_drop["o"] <= 1
+
+
 def test_one_class_and_few_samples_give_documented_values() -> None:
     one = (SETS["train"][0][:6], torch.zeros(6, dtype=torch.int64))
     without = [name for name, one in tc.MEASURES.items() if "probes" not in one.needs]

@@ -130,8 +130,9 @@ def ood_drop(accuracy: Accuracies) -> Float[Tensor, ""]:
     """
     by_layer = _by_layer(accuracy)
     best = by_layer.max()
-    # Where no layer gets anything right there is nothing to lose: 0, not 0 / 0.
-    return (best - by_layer[-1]) / best.clamp(min=torch.finfo(best.dtype).tiny)
+    if not best > 0:
+        raise ValueError("a drop is a share of the best layer's accuracy, and no layer got anything right")
+    return (best - by_layer[-1]) / best
 
 
 def _by_layer(accuracy: Accuracies) -> Tensor:

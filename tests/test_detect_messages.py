@@ -80,6 +80,10 @@ ASKED = {
     "detect.ReAct(detect.Mahalanobis(), w, percentile=90).fit(x)": (
         "ValueError: Mahalanobis is fitted to features and labels, and got no labels"
     ),
+    "detect.Mahalanobis().fit(x, labels=y * 10**13)": (
+        "ValueError: labels must number classes from 0 on, and be below 1048576, got 10000000000000"
+    ),
+    "detect.Mahalanobis().fit(x, e, y.to(torch.uint16)).score(x).shape": "torch.Size([4])",
     "detect.ViM(w, dim=1).fit(x, labels=y)": "ValueError: ViM is fitted to features and logits, and got no logits",
     "detect.NECO(dim=3).fit(x, e, y)": "ValueError: dim=3 takes all 3 axes, which leaves no residual: ask for fewer",
     "detect.KNN(k=1).fit([[1, 2], [3]])": (

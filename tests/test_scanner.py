@@ -376,6 +376,7 @@ def test_our_own_nets_and_values_against_the_obvious_code() -> None:
         ((torch.zeros(5, 3, 8, 8), torch.zeros(4, dtype=torch.int64)), "4 labels for 5 inputs"),
         ((torch.zeros(5, 3, 8, 8), torch.zeros(5)), "whole number a sample"),
         ((torch.zeros(5, 3, 8, 8), torch.full((5,), -1)), "0 or more"),
+        ((torch.zeros(5, 3, 8, 8), torch.arange(5) * 10**13), "from 0 on, and be below 1048576, got 40000000000000"),
         ((torch.zeros(5, 3, 8, 8, dtype=torch.uint8), torch.zeros(5, dtype=torch.int64)), "uint8"),
         (torch.zeros(5, 3, 8, 8), "a batch must be a pair"),
         (42, "data must be"),

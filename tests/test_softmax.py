@@ -29,6 +29,13 @@ def test_softmax_matches_scipy(seed: int, temperature: float) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32])
+@pytest.mark.parametrize("loss", ["tempered_cross_entropy", "tempered_mse", "logit_norm_cross_entropy"])
+def test_labels_may_be_integers_of_any_size(loss: str, dtype: torch.dtype) -> None:
+    e, y, function = logits(0), torch.arange(7), getattr(softmax, loss)
+    assert torch.equal(function(e, y.to(dtype), temperature=2.0), function(e, y, temperature=2.0))
+
+
 @given(st.integers(0, 99), temperatures, st.floats(-1e3, 1e3))
 def test_shifting_logits_changes_nothing(seed: int, temperature: float, shift: float) -> None:
     e, y = logits(seed), torch.arange(7)

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int, Integer, Real
 from torch import Tensor
 
-from thermocline.moments import reals, require_labels
+from thermocline.moments import MOST, Array, reals, require_labels
 
 # What a detector may be given: tensors, arrays or lists, and None for what it does not read.
 Features = Real[Tensor, "n d"] | Real[np.ndarray, "n d"] | Sequence[Sequence[int | float]] | None
 Logits = Real[Tensor, "n c"] | Real[np.ndarray, "n c"] | Sequence[Sequence[int | float]] | None
-Labels = Int[Tensor, "n"] | Int[np.ndarray, "n"] | Sequence[int] | None
+Labels = Integer[Array, "n"] | Sequence[int] | None
 
 
 @runtime_checkable
@@ -92,14 +92,15 @@ def training(detector: Any, features: Features, logits: Logits, labels: Labels, 
     _require_read(f"{type(detector).__name__} is fitted to", reads, features=features, logits=logits, labels=labels)
     features, logits = _matrices(features, logits, reads, {})
     if labels is not None:
-        labels = _indices(labels).to(features.device)
-        require_labels(len(features), labels)
+        labels = require_labels(len(features), labels).to(features.device)
     if not len(features):
         raise ValueError("a detector needs samples to learn from, got none")
     low, high = (0, 0) if labels is None else (int(value) for value in torch.stack(labels.aminmax()).tolist())
     classes = logits.shape[1] or high + 1
     if low < 0 or high >= classes:
         raise ValueError(f"labels must lie in 0..{classes - 1}, as there are {logits.shape[1]} logits, got {low}..{high}")
+    if classes > MOST:
+        raise ValueError(f"labels must number classes from 0 on, and be below {MOST}, got {high}")
     return Training(features, logits, labels, classes)
 
 
@@ -133,15 +134,6 @@ def _matrices(
     if len(features) != len(logits):
         raise ValueError(f"every sample needs its features and logits: there are {len(features)} and {len(logits)} of them")
     return features, logits
-
-
-def _indices(labels: Any) -> Tensor:
-    if isinstance(labels, Tensor):
-        return labels
-    array = np.asarray(labels)
-    if array.dtype.kind not in "iu":
-        raise ValueError(f"labels must be a vector of class indices, got {array.dtype} of shape {array.shape}")
-    return torch.from_numpy(array.astype(np.int64))
 
 
 def require_temperature(temperature: float) -> None:

@@ -35,7 +35,7 @@ def functional_rank(
     """
     if not 0 < keep <= 1:
         raise ValueError(f"keep is the share of the accuracy to keep, in (0, 1], got {keep}")
-    require_labels(len(logits), labels)
+    labels = require_labels(len(logits), labels)
     require_finite(logits, "logits")
     wide = logits.detach().double()
     mean = wide.mean(0) if centered else torch.zeros_like(wide[0])
@@ -84,7 +84,7 @@ def head_subspace(
     """
     if not 0 < keep <= 1:
         raise ValueError(f"keep is the share of the accuracy to keep, in (0, 1], got {keep}")
-    require_labels(len(features), labels)
+    labels = require_labels(len(features), labels)
     require_finite(features, "features")
     wide, read = features.detach().double(), weight.detach().double()
     mean = wide.mean(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,7 +24,7 @@ def softmax(logits: Float[Tensor, "*shape"], *, temperature: Temperature, dim: i
 
 
 def tempered_cross_entropy(
-    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
+    logits: Float[Tensor, "n c"], labels: Integer[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """Mean negative log-probability of the labels at a temperature, in nats.
 
@@ -35,11 +35,11 @@ def tempered_cross_entropy(
     >>> tempered_cross_entropy(torch.zeros(3, 100), torch.tensor([0, 1, 2]), temperature=50.0)  # log 100
     tensor(4.6052)
     """
-    return functional.cross_entropy(tempered(logits, temperature), labels, label_smoothing=label_smoothing)
+    return functional.cross_entropy(tempered(logits, temperature), _indices(labels), label_smoothing=label_smoothing)
 
 
 def tempered_mse(
-    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
+    logits: Float[Tensor, "n c"], labels: Integer[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """Mean squared distance of the probabilities at a temperature from the labels, summed over classes: the Brier score.
 
@@ -49,13 +49,13 @@ def tempered_mse(
     tensor(0.7500)
     """
     probabilities = softmax(logits, temperature=temperature)
-    labelled = functional.one_hot(labels, logits.shape[1]).to(probabilities)
+    labelled = functional.one_hot(_indices(labels), logits.shape[1]).to(probabilities)
     target = labelled * (1 - label_smoothing) + label_smoothing / logits.shape[1]
     return (probabilities - target).square().sum(1).mean()
 
 
 def logit_norm_cross_entropy(
-    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
+    logits: Float[Tensor, "n c"], labels: Integer[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """Cross-entropy of logits brought to unit norm: no net can lower it by growing them.
 
@@ -140,3 +140,8 @@ def tempered(logits: Float[Tensor, "*shape"], temperature: Temperature) -> Float
     if not isinstance(temperature, Tensor) and not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
     return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+
+
+def _indices(labels: Tensor) -> Tensor:
+    """Class indices in the one type that losses take; what is not whole is left for them to refuse."""
+    return labels if labels.is_floating_point() else labels.long()

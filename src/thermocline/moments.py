@@ -115,8 +115,9 @@ class Moments:
         self.scatter = torch.zeros(dimension, dimension, dtype=torch.float64, device=device)
 
     @classmethod
-    def of(cls, x: Float[Tensor, "n d"]) -> Moments:
+    def of(cls, x: Real[Array, "n d"]) -> Moments:
         """The moments of a matrix with samples in rows."""
+        x = matrix(x, "x")
         moments = cls(x.shape[1], device=x.device)
         for (wide,) in slices(x):
             moments._take(wide)
@@ -193,8 +194,9 @@ class ClassMoments:
         self.within = torch.zeros(dimension, dimension, dtype=torch.float64, device=device)
 
     @classmethod
-    def of(cls, x: Float[Tensor, "n d"], labels: Integer[Array, "n"], *, classes: int) -> ClassMoments:
+    def of(cls, x: Real[Array, "n d"], labels: Integer[Array, "n"], *, classes: int) -> ClassMoments:
         """The class moments of a matrix with samples in rows."""
+        x = matrix(x, "x")
         moments = cls(x.shape[1], classes, device=x.device)
         for wide, names in slices(x, labels):
             moments._take(wide, grouped(names, classes=classes))
@@ -301,7 +303,7 @@ class ClassMoments:
         return centre, (self.means - centre) * weights.sqrt()[:, None]
 
 
-def reals(x: Real[Tensor, "..."] | Real[np.ndarray, "..."] | Sequence[Any], what: str) -> Float[Tensor, "..."]:
+def reals(x: Real[Array, "..."] | Sequence[Any], what: str) -> Float[Tensor, "..."]:
     """A tensor of floats as it is; integers, and numbers out of a list, in float64.
 
     >>> reals([1, 2], "x"), reals(torch.tensor([0.5]), "x")
@@ -315,6 +317,17 @@ def reals(x: Real[Tensor, "..."] | Real[np.ndarray, "..."] | Sequence[Any], what
     if x.is_complex():
         raise TypeError(f"{what} must be real numbers, got {x.dtype}")
     return x if x.is_floating_point() else x.double()
+
+
+def matrix(x: Real[Array, "n d"] | Sequence[Sequence[int | float]], what: str) -> Float[Tensor, "n d"]:
+    """A tensor, an array or rows of numbers as a matrix of floats."""
+    try:
+        found = reals(x, what)
+    except ValueError:
+        raise ValueError(f"{what} must be a matrix with samples in rows, all of the same length") from None
+    if found.ndim != 2:
+        raise ValueError(f"{what} must be a matrix with samples in rows, got {found.dtype} of shape {tuple(found.shape)}")
+    return found
 
 
 def require_finite(x: Float[Tensor, "..."], what: str) -> None:

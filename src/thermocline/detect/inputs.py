@@ -8,16 +8,15 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int, Integer, Real
 from torch import Tensor
 
-from thermocline.moments import MOST, Array, reals, require_labels
+from thermocline.moments import MOST, Array, matrix, require_labels
 
 # What a detector may be given: tensors, arrays or lists, and None for what it does not read.
-Features = Real[Tensor, "n d"] | Real[np.ndarray, "n d"] | Sequence[Sequence[int | float]] | None
-Logits = Real[Tensor, "n c"] | Real[np.ndarray, "n c"] | Sequence[Sequence[int | float]] | None
+Features = Real[Array, "n d"] | Sequence[Sequence[int | float]] | None
+Logits = Real[Array, "n c"] | Sequence[Sequence[int | float]] | None
 Labels = Integer[Array, "n"] | Sequence[int] | None
 
 
@@ -104,17 +103,6 @@ def training(detector: Any, features: Features, logits: Logits, labels: Labels, 
     return Training(features, logits, labels, classes)
 
 
-def matrix(x: Features, what: str) -> Float[Tensor, "n d"]:
-    """A tensor, an array or rows of numbers as a matrix of floats."""
-    try:
-        found = reals(x, what)  # pyright: ignore[reportArgumentType]
-    except ValueError:
-        raise ValueError(f"{what} must be a matrix with samples in rows, all of the same length") from None
-    if found.ndim != 2:
-        raise ValueError(f"{what} must be a matrix with samples in rows, got {found.dtype} of shape {tuple(found.shape)}")
-    return found
-
-
 def _require_read(how: str, reads: Sequence[str], **given: Any) -> None:
     if missing := [what for what in reads if given[what] is None]:
         raise ValueError(f"{how} {' and '.join(reads)}, and got no {missing[0]}")
@@ -145,7 +133,7 @@ def require_temperature(temperature: float) -> None:
 def natural(what: str, value: Any) -> int:
     """A number of things, 1 at least, as an int; raise unless it is one.
 
-    >>> natural("k", np.int64(50))
+    >>> import numpy as np; natural("k", np.int64(50))
     50
     """
     if not isinstance(value, numbers.Integral) or value < 1:

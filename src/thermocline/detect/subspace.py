@@ -11,9 +11,9 @@ from torch import Tensor
 
 from thermocline.detect import axes as shape
 from thermocline.detect.confidence import energy
-from thermocline.detect.inputs import Features, Labels, Logits, matrix, require_fitted, require_temperature, samples, training
+from thermocline.detect.inputs import Features, Labels, Logits, require_fitted, require_temperature, samples, training
 from thermocline.detect.metrics import auroc
-from thermocline.moments import Moments, require_finite, slices
+from thermocline.moments import Moments, matrix, require_finite, slices
 
 
 @dataclass(eq=False)

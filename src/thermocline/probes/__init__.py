@@ -7,17 +7,16 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int, Real
 from torch import Tensor
 
-from thermocline.moments import ClassMoments, reals, require_finite
+from thermocline.moments import Array, ClassMoments, matrix, reals, require_finite
 from thermocline.probes.bank import Settings
 from thermocline.probes.learner import Learner
 
 K = TypeVar("K", bound=Hashable)
-Accuracies = Real[Tensor, "layers"] | Real[np.ndarray, "layers"] | Sequence[int | float]
+Accuracies = Real[Array, "layers"] | Sequence[int | float]
 Stream = Iterable[tuple[Mapping[K, Float[Tensor, "b d"]], Int[Tensor, "b"]]]  # features by tap, and labels, in batches
 
 
@@ -27,9 +26,9 @@ class Probe(NamedTuple):
     weight: Float[Tensor, "c d"]
     bias: Float[Tensor, "c"]
 
-    def predict(self, x: Float[Tensor, "n d"]) -> Int[Tensor, "n"]:
+    def predict(self, x: Real[Array, "n d"]) -> Int[Tensor, "n"]:
         """The class of the largest score."""
-        return torch.addmm(self.bias, x.to(self.weight.dtype), self.weight.T).argmax(1)
+        return torch.addmm(self.bias, matrix(x, "x").to(self.weight.dtype), self.weight.T).argmax(1)
 
 
 def ridge_probe(moments: ClassMoments, *, alpha: float) -> Probe:

@@ -46,7 +46,13 @@ def ridge_probe(moments: ClassMoments, *, alpha: float) -> Probe:
     require_finite(every.scatter, "the scatter of features that a probe is fitted to")
     cross = moments.counts[:, None] * (moments.means - every.mean)
     regular = every.scatter + alpha * torch.eye(len(every.mean), dtype=torch.float64, device=every.mean.device)
-    weight = torch.cholesky_solve(cross.T, torch.linalg.cholesky(regular)).T
+    factor, failed = torch.linalg.cholesky_ex(regular)
+    # Where features are constant, or depend on each other, rounding may leave a factor, but next to nothing on its diagonal.
+    eps = torch.finfo(torch.float64).eps
+    rounding = len(regular) * eps * regular.diagonal() + every.count * (every.count * eps * every.mean).square()
+    if failed or (not alpha and (factor.diagonal().square() <= rounding).any()):
+        raise ValueError(f"features that are constant, or depend on each other, need alpha above 0, got {alpha}")
+    weight = torch.cholesky_solve(cross.T, factor).T
     return Probe(weight, moments.counts / every.count - weight @ every.mean)
 
 

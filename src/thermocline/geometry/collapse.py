@@ -54,7 +54,7 @@ def neural_collapse(
     counts, means = class_means(features, labels, classes=len(head_weight))
     _require_classes(counts, means, head_weight, rtol)
     between = _Between.of(means)
-    weight, bias = head_weight.detach().double(), _column(head_bias, len(head_weight))
+    weight, bias, n = head_weight.detach().double(), _column(head_bias, len(head_weight)), len(features)
     # With x = mean_y + e, w.x = w.e + w.mean_y, and x is closest to the mean of largest m.e + m.m_y - ||m||^2 / 2; e is
     # all that moves within a class, so one product of e with the head and the axes of the means gives NC1 and NC4.
     # Samples are its columns, which is the faster way round on a CPU.
@@ -68,7 +68,6 @@ def neural_collapse(
         differ += (scores.argmax(0) != nearest).sum()
         spread += along.square_().sum(1)
         trace += moved.square_().sum()
-    n = len(features)
     return _assemble(between, weight, spread=spread / n, trace=trace / n, nc4=differ / n, rtol=rtol)
 
 

@@ -41,6 +41,20 @@ def ece_by_numpy(p: np.ndarray, labels: np.ndarray, bins: int, scheme: str) -> f
     return total
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.uint16])
+def test_arrays_are_read_as_tensors_are(dtype: type) -> None:
+    logits, labels = honest(0)
+    p, short = torch.softmax(logits, 1), labels.numpy().astype(dtype)
+    backwards = np.flip(np.flip(logits.numpy(), 0).copy(), 0)  # as torch cannot have memory
+    backwards.flags.writeable = False
+    for rows in (backwards, logits):
+        assert softmax.fit_temperature(rows, short) == softmax.fit_temperature(logits, labels)
+    for score in (softmax.brier_score, softmax.negative_log_likelihood):
+        assert score(short, probabilities=p.numpy()) == score(labels, probabilities=p)
+    ece = softmax.expected_calibration_error
+    assert ece(short, probabilities=p.numpy(), scheme="adaptive") == ece(labels, probabilities=p, scheme="adaptive")
+
+
 @pytest.mark.parametrize("temperature", [0.01, 1.0, 5.0, 100.0, 1000.0])
 def test_the_temperature_that_was_put_in_is_found(temperature: float) -> None:
     logits, labels = honest(0, n=20_000, c=100)

@@ -120,6 +120,28 @@ def test_neco_refuses_to_take_every_axis(gen: torch.Generator, dim: float, dtype
         detector.score(x)
 
 
+@pytest.mark.parametrize("dim", [20, 32, 1.0])
+def test_a_residual_of_rounding_is_no_residual(gen: torch.Generator, dim: float) -> None:
+    """Most units are dead, and no training sample has anything beyond the first 20 axes."""
+    x, weight = torch.zeros(500, 64), torch.randn(10, 64, generator=gen)
+    x[:, :20] = (torch.randn(500, 20, generator=gen) + 0.5).relu()
+    for kind in (detect.ViM, detect.Residual):
+        with pytest.raises(ValueError, match="of features that vary along 20, which leaves no residual: ask for fewer"):
+            kind(weight, dim=dim).fit(x, x @ weight.T)
+    assert 0 < detect.ViM(weight, dim=19).fit(x, x @ weight.T).alpha < 1e3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_neco_takes_no_axis_that_the_order_of_samples_decides(gen: torch.Generator, dtype: torch.dtype) -> None:
+    x, other = torch.randn(30, 64, generator=gen, dtype=dtype), torch.randn(50, 64, generator=gen, dtype=dtype)
+    order = torch.randperm(30, generator=gen)
+    for dim in (29, 1.0):  # 29 axes are all there are
+        assert torch.allclose(*(detect.NECO(dim=dim).fit(some).score(other) for some in (x, x[order])), rtol=1e-6)
+    for dim in (30, 40):
+        with pytest.raises(ValueError, match=f"dim={dim} takes {dim} axes of features that vary along 29: ask for fewer"):
+            detect.NECO(dim=dim).fit(x)
+
+
 def test_msp_reads_probabilities_at_its_temperature() -> None:
     logits = torch.tensor([[0.0, 100 * np.log(3.0)]])
     assert np.isclose(detect.MSP(temperature=100.0).score(logits, logits), 0.75)

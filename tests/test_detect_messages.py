@@ -12,6 +12,7 @@ from thermocline.moments import ClassMoments, Moments
 
 CODE = """
 import json, sys
+import numpy as np
 import torch
 from thermocline import detect
 from thermocline.moments import ClassMoments, Moments
@@ -36,6 +37,16 @@ ASKED = {
     "detect.GEN(gamma=0)": "ValueError: gamma must be above 0, got 0",
     "detect.GEN(top=0)": "ValueError: top must be a whole number of at least 1, got 0",
     "detect.KNN(k=2.5)": "ValueError: k must be a whole number of at least 1, got 2.5",
+    "detect.KNN(k=np.int64(2)), detect.NNGuide(k=np.uint8(2)), detect.GEN(top=np.int32(2))": (
+        "(KNN(k=2), NNGuide(k=2, temperature=1.0), GEN(gamma=0.1, top=2, temperature=1.0))"
+    ),
+    "detect.NECO(dim=np.int64(5)), detect.ViM(w, dim=np.float32(0.5))": (
+        "(NECO(dim=5, logit_factor=False), ViM(dim=0.5, temperature=1.0))"
+    ),
+    "json.dumps(detect.state(detect.MSP(temperature=np.float32(2))).settings)": '{"temperature": 2.0}',
+    "detect.KNN(k=np.float64(2))": "ValueError: k must be a whole number of at least 1, got np.float64(2.0)",
+    "detect.NECO(dim='2')": "ValueError: dim is a number of axes (an int) or a variance fraction in (0, 1], got '2'",
+    "detect.NECO(dim=True)": "ValueError: dim is a number of axes (an int) or a variance fraction in (0, 1], got True",
     "detect.Residual(w, dim=0)": "ValueError: dim is a number of axes (an int) or a variance fraction in (0, 1], got 0",
     "detect.Residual(w, torch.ones(3), dim=1)": "ValueError: a head needs a bias for each of its 2 classes, got shape (3,)",
     "detect.NCI(w[0], alpha=0)": "ValueError: the weight of a head is a matrix, classes in rows, got shape (3,)",
@@ -69,6 +80,10 @@ ASKED = {
     "detect.ReAct(detect.Mahalanobis(), w, percentile=90).fit(x)": (
         "ValueError: Mahalanobis is fitted to features and labels, and got no labels"
     ),
+    "detect.Mahalanobis().fit(x, labels=y * 10**13)": (
+        "ValueError: labels must number classes from 0 on, and be below 1048576, got 10000000000000"
+    ),
+    "detect.Mahalanobis().fit(x, e, y.to(torch.uint16)).score(x).shape": "torch.Size([4])",
     "detect.ViM(w, dim=1).fit(x, labels=y)": "ValueError: ViM is fitted to features and logits, and got no logits",
     "detect.NECO(dim=3).fit(x, e, y)": "ValueError: dim=3 takes all 3 axes, which leaves no residual: ask for fewer",
     "detect.KNN(k=1).fit([[1, 2], [3]])": (

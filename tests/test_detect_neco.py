@@ -72,10 +72,10 @@ def test_constant_features_stay_constant(gen: torch.Generator) -> None:
     assert torch.allclose(*both(train, test), rtol=1e-6)
 
 
-def test_features_that_never_vary_have_a_value() -> None:
-    x, none = torch.full((20, 3), 0.1), torch.empty(20, 0)
-    detector = detect.NECO(dim=2).fit(x)
-    assert torch.equal(detector.score(x, none), torch.zeros(20).double())
+@pytest.mark.parametrize("dim", [0.9, 2])
+def test_features_that_never_vary_have_no_main_axes(dim: float) -> None:
+    with pytest.raises(ValueError, match="ask for fewer"):
+        detect.NECO(dim=dim).fit(torch.full((20, 3), 0.1))
 
 
 @pytest.mark.parametrize("flip", [False, True])

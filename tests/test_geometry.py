@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thermocline import geometry
+from thermocline import geometry, probes
 from thermocline.moments import ClassMoments, Moments
 
 
@@ -213,3 +213,23 @@ def test_a_tolerance_is_a_fraction(rtol: float) -> None:
         geometry.rank_sweep(torch.eye(3), of="covariance", rtols=[])
     with pytest.raises(ValueError, match="rtol is a fraction of the largest eigenvalue"):
         geometry.neural_collapse(torch.eye(3), torch.arange(3), torch.eye(3), rtol=rtol)
+
+
+def test_arrays_are_read_as_tensors_are(gen: torch.Generator) -> None:
+    x, w, y = torch.randn(60, 5, generator=gen), torch.randn(3, 5, generator=gen), torch.arange(60) % 3
+    logits, p = x @ w.T, torch.softmax(x, 1).T
+    asked = (
+        (lambda x, y, w: Moments.of(x).scatter, x, y, w),
+        (lambda x, y, w: ClassMoments.of(x, y, classes=3).within, x, y, w),
+        (lambda x, y, w: torch.stack(geometry.neural_collapse(x, y, w, w[:, 0])), x, y, w),
+        (lambda x, y, w: geometry.functional_rank(x, y), logits, y, w),
+        (lambda x, y, w: geometry.head_subspace(x, y, w, w[:, 0], keep=0.9).dim, x, y, w),
+        (lambda x, y, w: geometry.alignment(w, x, top=2).matrix, x, y, w),
+        (lambda x, y, w: geometry.gradient_rank(w, of="features", rtol=1e-3), x, y, w),
+        (lambda x, y, w: geometry.softmax_gap_bound(x, sharp=True), p, y, w),
+        (lambda x, y, w: probes.Probe(torch.eye(2, 5), torch.zeros(2)).predict(x), x, y, w),
+    )
+    for function, *inputs in asked:
+        arrays = [one.numpy() for one in inputs]
+        arrays[1] = arrays[1].astype(np.uint8)
+        assert torch.equal(function(*arrays), function(*inputs))

@@ -25,6 +25,22 @@ ASKED = {
     ),
     "geometry.functional_rank(torch.eye(3), torch.eye(3).long())": INDICES + "torch.int64 of shape (3, 3)",
     "geometry.functional_rank(torch.eye(3), torch.arange(1))": LABELS + "1 labels",
+    "geometry.functional_rank(torch.ones(0, 3), torch.arange(0))": "ValueError: an accuracy needs samples, got none",
+    "geometry.functional_rank(torch.eye(3), torch.arange(3) + 100)": "ValueError: labels must lie in 0..2, got 100..102",
+    "geometry.functional_rank(torch.eye(3), torch.arange(3) - 1)": "ValueError: labels must lie in 0..2, got -1..1",
+    "geometry.head_subspace(torch.ones(0, 3), torch.arange(0), torch.eye(3), None, keep=.9)": (
+        "ValueError: an accuracy needs samples, got none"
+    ),
+    "geometry.head_subspace(torch.eye(3), torch.arange(3), torch.eye(3)[:2], None, keep=.9)": (
+        "ValueError: labels must lie in 0..1, got 0..2"
+    ),
+    "geometry.neural_collapse(torch.ones(3, 2, 1, 1), torch.arange(3), torch.eye(3))": (
+        "ValueError: features must be a matrix with samples in rows, got torch.float32 of shape (3, 2, 1, 1)"
+    ),
+    "geometry.neural_collapse(torch.ones(3), torch.arange(3), torch.eye(3))": (
+        "ValueError: features must be a matrix with samples in rows, got torch.float32 of shape (3,)"
+    ),
+    "Moments.of(torch.ones(3))": "ValueError: x must be a matrix with samples in rows, got torch.float32 of shape (3,)",
     "Moments(3).update(torch.ones(3))": "ValueError: these are moments of width 3, which cannot take in vectors of shape ()",
     "ClassMoments.of(torch.eye(3), torch.eye(3).long(), classes=3)": INDICES + "torch.int64 of shape (3, 3)",
     "detect.auroc(torch.ones(3, 1), torch.ones(3))": (

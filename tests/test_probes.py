@@ -380,3 +380,14 @@ def test_ridge_refuses_what_has_no_answer() -> None:
         probes.ridge_probe(ClassMoments(3, 2), alpha=1.0)
     with pytest.raises(ValueError, match="must not be NaN or infinite"):
         probes.ridge_probe(ClassMoments.of(x / 0, y, classes=3), alpha=1.0)
+
+
+@pytest.mark.parametrize("kind", ["constant", "duplicated", "fewer samples than features"])
+def test_ridge_without_a_penalty_needs_features_that_do_not_depend_on_each_other(kind: str, gen: torch.Generator) -> None:
+    n = 4 if kind == "fewer samples than features" else 40
+    x, y = torch.randn(n, 6, generator=gen), torch.arange(n) % 2
+    x[:, 3] = {"constant": torch.full((n,), 0.1), "duplicated": x[:, 0]}.get(kind, x[:, 3])
+    moments = ClassMoments.of(x, y, classes=2)
+    with pytest.raises(ValueError, match="need alpha above 0, got 0"):
+        probes.ridge_probe(moments, alpha=0.0)
+    assert probes.ridge_probe(moments, alpha=1e-6).weight.isfinite().all()

@@ -17,15 +17,27 @@ from thermocline import probes
         ([0.989, 0.995, 1.0], 0.99, 2 / 3),
         ([0.9, 0.2, 0.9], 0.95, 1 / 3),
         ([0.4], 0.99, 1.0),
+        ([9207 / 10000, 9300 / 10000], 0.99, 0.5),
+        ([9206 / 10000, 9300 / 10000], 0.99, 1.0),
     ],
 )
 def test_effective_depth_by_hand(accuracy: list[float], threshold: float, depth: float) -> None:
     assert np.isclose(probes.effective_depth(torch.tensor(accuracy, dtype=torch.float64), threshold=threshold), depth)
 
 
+def test_layers_that_tie_but_for_rounding_are_as_good() -> None:
+    """The least count of right answers that is 99 % of another's, for all that can be so exactly."""
+    for total in (300, 10_000):
+        for right in range(100, total + 1, 100):
+            shares = [(right * 99 // 100 - 1) / total, right * 99 // 100 / total, right / total]
+            assert probes.effective_depth(shares) == probes.effective_depth([100 * share for share in shares]) == 2 / 3
+            assert probes.effective_depth(np.array(shares, dtype=np.float32)) == np.float32(2 / 3)
+
+
 def test_ood_drop_by_hand() -> None:
     assert probes.ood_drop(torch.tensor([0.2, 0.4, 0.8])) == 0
-    assert probes.ood_drop(torch.tensor([0.0, 0.0])) == 0
+    with pytest.raises(ValueError, match="no layer got anything right"):
+        probes.ood_drop(torch.tensor([0.0, 0.0]))
     assert np.isclose(probes.ood_drop(torch.tensor([0.5, 0.8, 0.2])), 0.75)
 
 

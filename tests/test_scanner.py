@@ -376,6 +376,7 @@ def test_our_own_nets_and_values_against_the_obvious_code() -> None:
         ((torch.zeros(5, 3, 8, 8), torch.zeros(4, dtype=torch.int64)), "4 labels for 5 inputs"),
         ((torch.zeros(5, 3, 8, 8), torch.zeros(5)), "whole number a sample"),
         ((torch.zeros(5, 3, 8, 8), torch.full((5,), -1)), "0 or more"),
+        ((torch.zeros(5, 3, 8, 8), torch.arange(5) * 10**13), "from 0 on, and be below 1048576, got 40000000000000"),
         ((torch.zeros(5, 3, 8, 8, dtype=torch.uint8), torch.zeros(5, dtype=torch.int64)), "uint8"),
         (torch.zeros(5, 3, 8, 8), "a batch must be a pair"),
         (42, "data must be"),
@@ -393,6 +394,16 @@ def test_one_class_is_refused_where_classes_are_told_apart() -> None:
         tc.scan(seeded(Foreign), one, one)
     with pytest.raises(InputError, match=r"^o/train has one class only.*ood=\{'o': test\}$"):
         tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (one, one)})
+
+
+def test_test_labels_that_no_probe_has_seen_are_refused() -> None:
+    (train, (x, y)), other = SETS["ood"]["other"], torch.arange(30) % 6
+    with pytest.raises(InputError, match=r"^no label of o/test is in o/train: probes can get none right.*ood=\{'o': test\}$"):
+        tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (train, (x, y + 10))}, measures=["ood_drop"])
+    kept = tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (x, y + 10)})
+    assert not kept.ood_drop, "a test set alone is for detectors"
+    mixed = tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": (train, (x, torch.where(other > 0, y + 10, y)))})
+    assert 0 <= mixed.ood_drop["o"] <= 1
 
 
 def test_one_class_and_few_samples_give_documented_values() -> None:

@@ -243,6 +243,16 @@ def pooled() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 6, 3), nn.AdaptiveAvgPool2d(1), nn.ReLU(), nn.Conv2d(6, CLASSES, 1), nn.Flatten())
 
 
+def test_detectors_that_dead_units_leave_nothing_to_are_left_out(tmp_path) -> None:
+    net = seeded(mlp)
+    net[0].bias.data[3:] = -100.0  # 3 of 8 units are alive, and ViM takes 4 axes
+    found = tc.scan(net, vectors(), vectors(seed=1), ood={"o": torch.randn(40, 6, generator=torch.Generator().manual_seed(2))})
+    detectors = {row["params"].split(",")[0] for row in found.rows.to_pylist() if row["measure"] == "auroc"}
+    assert not detectors & {"detector=vim", "detector=residual"}
+    assert {"detector=neco", "detector=msp", "detector=knn"} <= detectors
+    assert found.report(tmp_path / "report.html").exists()
+
+
 def test_heads_of_other_kinds() -> None:
     found = rows(seeded(pooled), images(), ["neural_collapse", "rank"])
     assert {r["layer"] for r in found} == {"0", "3"}

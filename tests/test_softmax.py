@@ -29,6 +29,24 @@ def test_softmax_matches_scipy(seed: int, temperature: float) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32])
+@pytest.mark.parametrize("loss", ["tempered_cross_entropy", "tempered_mse", "logit_norm_cross_entropy"])
+def test_labels_may_be_integers_of_any_size(loss: str, dtype: torch.dtype) -> None:
+    e, y, function = logits(0), torch.arange(7), getattr(softmax, loss)
+    assert torch.equal(function(e, y.to(dtype), temperature=2.0), function(e, y, temperature=2.0))
+
+
+@pytest.mark.parametrize("temperature", [1e-39, 1e-30, torch.tensor(1e-39)])
+def test_no_temperature_is_too_cold(temperature: float | torch.Tensor) -> None:
+    e = torch.tensor([[1.0, 2.0, -torch.inf], [1e30, 1.0, 2.0], [-3.0, -4.0, -3.0]], requires_grad=True)
+    picked = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.0, 0.5]])
+    assert torch.equal(softmax.softmax(e, temperature=temperature), picked)
+    found = softmax.entropy(e, temperature=temperature)
+    assert torch.allclose(found, torch.tensor([0.0, 0.0, math.log(2)]))
+    (slope,) = torch.autograd.grad(found.sum(), e)
+    assert slope.isfinite().all()
+
+
 @given(st.integers(0, 99), temperatures, st.floats(-1e3, 1e3))
 def test_shifting_logits_changes_nothing(seed: int, temperature: float, shift: float) -> None:
     e, y = logits(seed), torch.arange(7)
@@ -148,3 +166,10 @@ def test_a_held_temperature_has_the_gradient_of_its_definition(gen: torch.Genera
             ends.append(rule(moved, target))
         found[place] = (ends[0] - ends[1]) / (2 * step)
     torch.testing.assert_close(slope, found, rtol=1e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_the_adaptive_beta_of_short_numbers_is_that_of_long_ones(dtype: torch.dtype) -> None:
+    h = torch.linspace(0, 7, 300, dtype=torch.float64).to(dtype)
+    assert torch.allclose(softmax.adaptive_beta(h).double(), softmax.adaptive_beta(h.double()), rtol=1e-5)
+    assert softmax.adaptive_beta(torch.full((2,), torch.nan, dtype=dtype)).isnan().all()

@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int, Integer, Real
 from torch import Tensor
 
+Array = Tensor | np.ndarray
+
 STRIP = 256  # columns of a Gram computed at a time on a CPU, where its other half is mirrored and not computed
+MOST = 2**20  # classes: a label beyond is taken for something else, such as a hash, before memory is asked for
 NARROW = 1024  # columns up to which numpy takes less time, and no more memory, for half a Gram than strips do
 
 
@@ -35,14 +38,13 @@ class Groups(NamedTuple):
         return torch.nn.functional.embedding_bag(self.order, x, self.starts, mode="mean")
 
 
-def grouped(labels: Int[Tensor, "b"], *, classes: int | None = None) -> Groups:
+def grouped(labels: Integer[Tensor, "b"], *, classes: int | None = None) -> Groups:
     """Sort a batch by class, of at most `classes`; the only step of `ClassMoments.update` that waits for the device.
 
     >>> grouped(torch.tensor([2, 0, 2])).counts
     tensor([1., 0., 2.], dtype=torch.float64)
     """
-    require_labels(len(labels), labels)
-    labels = labels.detach().long()
+    labels = require_labels(len(labels), labels).detach()
     ordered, order = labels.sort(stable=True)
     low, high = ordered[[0, -1]].tolist() if len(labels) else (0, -1)
     if low < 0 or (classes is not None and high >= classes):
@@ -52,7 +54,7 @@ def grouped(labels: Int[Tensor, "b"], *, classes: int | None = None) -> Groups:
 
 
 def class_means(
-    x: Float[Tensor, "n d"], labels: Int[Tensor, "n"], *, classes: int
+    x: Float[Tensor, "n d"], labels: Integer[Array, "n"], *, classes: int
 ) -> tuple[Float[Tensor, "classes"], Float[Tensor, "classes d"]]:
     """The count and mean of every class of a matrix, in float64; a class without a sample has mean 0.
 
@@ -67,7 +69,7 @@ def class_means(
     return counts, means
 
 
-def slices(x: Float[Tensor, "n d"], *labels: Int[Tensor, "n"]) -> Iterator[tuple[Tensor, ...]]:
+def slices(x: Float[Tensor, "n d"], *labels: Integer[Array, "n"]) -> Iterator[tuple[Tensor, ...]]:
     """Some rows of a matrix at a time, in float64 and free to be overwritten, with their labels, where given.
 
     All are copied to one buffer, good until the next: new memory for each would cost more than the copying.
@@ -75,11 +77,10 @@ def slices(x: Float[Tensor, "n d"], *labels: Int[Tensor, "n"]) -> Iterator[tuple
     >>> [len(wide) for (wide,) in slices(torch.ones(2500, 2048))]
     [1024, 1024, 452]
     """
-    for names in labels:
-        require_labels(len(x), names)
+    found = [require_labels(len(x), names) for names in labels]
     rows = max(2 ** (21 if x.device.type == "cpu" else 24) // max(x.shape[1], 1), 1024)
     buffer = torch.empty(min(rows, len(x)), x.shape[1], dtype=torch.float64, device=x.device)
-    for part, *rest in zip(*(tensor.detach().split(rows) for tensor in (x, *labels))):
+    for part, *rest in zip(*(tensor.detach().split(rows) for tensor in (x, *found))):
         yield buffer[: len(part)].copy_(part), *rest
 
 
@@ -114,8 +115,9 @@ class Moments:
         self.scatter = torch.zeros(dimension, dimension, dtype=torch.float64, device=device)
 
     @classmethod
-    def of(cls, x: Float[Tensor, "n d"]) -> Moments:
+    def of(cls, x: Real[Array, "n d"]) -> Moments:
         """The moments of a matrix with samples in rows."""
+        x = matrix(x, "x")
         moments = cls(x.shape[1], device=x.device)
         for (wide,) in slices(x):
             moments._take(wide)
@@ -192,14 +194,15 @@ class ClassMoments:
         self.within = torch.zeros(dimension, dimension, dtype=torch.float64, device=device)
 
     @classmethod
-    def of(cls, x: Float[Tensor, "n d"], labels: Int[Tensor, "n"], *, classes: int) -> ClassMoments:
+    def of(cls, x: Real[Array, "n d"], labels: Integer[Array, "n"], *, classes: int) -> ClassMoments:
         """The class moments of a matrix with samples in rows."""
+        x = matrix(x, "x")
         moments = cls(x.shape[1], classes, device=x.device)
         for wide, names in slices(x, labels):
             moments._take(wide, grouped(names, classes=classes))
         return moments
 
-    def update(self, x: Float[Tensor, "b d"], labels: Int[Tensor, "b"] | Groups) -> None:
+    def update(self, x: Float[Tensor, "b d"], labels: Integer[Tensor, "b"] | Groups) -> None:
         """Take in a labelled batch: one (b, d) product, whatever the number of classes.
 
         Where several moments see the same labels, `grouped` sorts them once for all.
@@ -279,7 +282,7 @@ class ClassMoments:
         return self.within / _freedom(self.count, lost)
 
 
-def reals(x: Real[Tensor, "..."] | Real[np.ndarray, "..."] | Sequence[Any], what: str) -> Float[Tensor, "..."]:
+def reals(x: Real[Array, "..."] | Sequence[Any], what: str) -> Float[Tensor, "..."]:
     """A tensor of floats as it is; integers, and numbers out of a list, in float64.
 
     >>> reals([1, 2], "x"), reals(torch.tensor([0.5]), "x")
@@ -295,6 +298,17 @@ def reals(x: Real[Tensor, "..."] | Real[np.ndarray, "..."] | Sequence[Any], what
     return x if x.is_floating_point() else x.double()
 
 
+def matrix(x: Real[Array, "n d"] | Sequence[Sequence[int | float]], what: str) -> Float[Tensor, "n d"]:
+    """A tensor, an array or rows of numbers as a matrix of floats."""
+    try:
+        found = reals(x, what)
+    except ValueError:
+        raise ValueError(f"{what} must be a matrix with samples in rows, all of the same length") from None
+    if found.ndim != 2:
+        raise ValueError(f"{what} must be a matrix with samples in rows, got {found.dtype} of shape {tuple(found.shape)}")
+    return found
+
+
 def require_finite(x: Float[Tensor, "..."], what: str) -> None:
     """Raise where there is NaN or infinity, which some devices would decompose or compare into numbers.
 
@@ -307,17 +321,20 @@ def require_finite(x: Float[Tensor, "..."], what: str) -> None:
         raise ValueError(f"{what} must not be NaN or infinite")
 
 
-def require_labels(samples: int, labels: Tensor) -> None:
-    """Raise unless every sample has one label, an integer: one-hot rows are not.
+def require_labels(samples: int, labels: Integer[Array, "n"] | Sequence[int]) -> Int[Tensor, "n"]:
+    """Labels as a tensor of int64; raise unless every sample has one, an integer: one-hot rows are not.
 
-    >>> require_labels(3, torch.tensor([0, 1]))
+    >>> require_labels(3, [0, 1])
     Traceback (most recent call last):
     ValueError: every sample needs a label: there are 3 samples and 2 labels
     """
-    if labels.ndim != 1 or labels.is_floating_point():
-        raise ValueError(f"labels must be a vector of class indices, got {labels.dtype} of shape {tuple(labels.shape)}")
-    if samples != len(labels):
-        raise ValueError(f"every sample needs a label: there are {samples} samples and {len(labels)} labels")
+    found = labels if isinstance(labels, Tensor) else np.asarray(labels)
+    whole = not found.is_floating_point() if isinstance(found, Tensor) else found.dtype.kind in "iu"
+    if found.ndim != 1 or not whole:
+        raise ValueError(f"labels must be a vector of class indices, got {found.dtype} of shape {tuple(found.shape)}")
+    if samples != len(found):
+        raise ValueError(f"every sample needs a label: there are {samples} samples and {len(found)} labels")
+    return found.long() if isinstance(found, Tensor) else torch.from_numpy(found.astype(np.int64))
 
 
 def _join(counts: Tensor, means: Tensor, more: Tensor, other: Tensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any
 
 import torch
@@ -37,21 +38,36 @@ def leading(variance: Float[Tensor, "d"], dim: int | float) -> int:
     if isinstance(dim, int):
         return min(dim, len(variance))
     explained = variance.cumsum(0) / variance.sum().clamp(min=torch.finfo(variance.dtype).tiny)
-    return min(int((explained < dim).sum()) + 1, len(variance))
+    # Rounding may keep the sum of all shares from reaching 1.
+    return min(int((explained < dim).sum()) + 1, rank(variance) or len(variance))
+
+
+def rank(variance: Float[Tensor, "d"]) -> int:
+    """How many axes with these variances, the largest first, have more than a decomposition leaves by rounding.
+
+    >>> rank(torch.tensor([6.0, 3.0, 1e-16]).double()), rank(torch.zeros(3))
+    (2, 0)
+    """
+    return int((variance > len(variance) * torch.finfo(variance.dtype).eps * variance[0]).sum())
 
 
 def divide(
-    axes: Float[Tensor, "d d"], variance: Float[Tensor, "d"], dim: int | float
+    axes: Float[Tensor, "d d"], variance: Float[Tensor, "d"], dim: int | float, *, residual: bool
 ) -> tuple[Float[Tensor, "d k"], Float[Tensor, "d rest"]]:
     """The main axes, as many as `leading` says, and the others, of which there must be some.
 
-    >>> divide(torch.eye(2), torch.tensor([3.0, 1.0]), 0.9)
+    Beyond the `rank` axes are arbitrary, and `residual` asks for variance along the others too.
+
+    >>> divide(torch.eye(2), torch.tensor([3.0, 1.0]), 0.9, residual=False)
     Traceback (most recent call last):
     ValueError: dim=0.9 takes all 2 axes, which leaves no residual: ask for fewer
     """
-    count = leading(variance, dim)
+    count, most = leading(variance, dim), rank(variance)
     if count == len(variance):
         raise ValueError(f"dim={dim!r} takes all {count} axes, which leaves no residual: ask for fewer")
+    if count > most - residual:
+        lost = ", which leaves no residual" if residual else ""
+        raise ValueError(f"dim={dim!r} takes {count} axes of features that vary along {most}{lost}: ask for fewer")
     return axes[:, :count], axes[:, count:]
 
 
@@ -80,10 +96,16 @@ def principal(spread: Float[Tensor, "d d"]) -> tuple[Float[Tensor, "d"], Float[T
     return variance.flip(0).clamp(min=0), axes.flip(1)
 
 
-def require_dim(dim: int | float) -> None:
-    """Raise unless it is a number of axes or a fraction of variance."""
-    if isinstance(dim, bool) or not (dim >= 1 if isinstance(dim, int) else isinstance(dim, float) and 0 < dim <= 1):
+def dimension(dim: Any) -> int | float:
+    """A number of axes as an int, or a fraction of variance as a float; raise unless it is one of them.
+
+    >>> import numpy as np; dimension(np.int64(5)), dimension(np.float32(0.5))
+    (5, 0.5)
+    """
+    number = int(dim) if isinstance(dim, numbers.Integral) else float(dim) if isinstance(dim, numbers.Real) else 0
+    if isinstance(dim, bool) or not (number >= 1 if isinstance(number, int) else 0 < number <= 1):
         raise ValueError(f"dim is a number of axes (an int) or a variance fraction in (0, 1], got {dim!r}")
+    return number
 
 
 def divided(

@@ -15,7 +15,7 @@ from thermocline.detect.inputs import (
     Features,
     Labels,
     Logits,
-    require_count,
+    natural,
     require_fitted,
     require_temperature,
     samples,
@@ -146,7 +146,7 @@ class GEN:
 
     def __post_init__(self) -> None:
         require_temperature(self.temperature)
-        require_count("top", self.top)
+        self.top = None if self.top is None else natural("top", self.top)
         if not self.gamma > 0:
             raise ValueError(f"gamma must be above 0, got {self.gamma}")
 

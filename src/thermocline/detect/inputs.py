@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int, Integer, Real
 from torch import Tensor
 
-from thermocline.moments import reals, require_labels
+from thermocline.moments import MOST, Array, matrix, require_labels
 
 # What a detector may be given: tensors, arrays or lists, and None for what it does not read.
-Features = Real[Tensor, "n d"] | Real[np.ndarray, "n d"] | Sequence[Sequence[int | float]] | None
-Logits = Real[Tensor, "n c"] | Real[np.ndarray, "n c"] | Sequence[Sequence[int | float]] | None
-Labels = Int[Tensor, "n"] | Int[np.ndarray, "n"] | Sequence[int] | None
+Features = Real[Array, "n d"] | Sequence[Sequence[int | float]] | None
+Logits = Real[Array, "n c"] | Sequence[Sequence[int | float]] | None
+Labels = Integer[Array, "n"] | Sequence[int] | None
 
 
 @runtime_checkable
@@ -91,26 +91,16 @@ def training(detector: Any, features: Features, logits: Logits, labels: Labels, 
     _require_read(f"{type(detector).__name__} is fitted to", reads, features=features, logits=logits, labels=labels)
     features, logits = _matrices(features, logits, reads, {})
     if labels is not None:
-        labels = _indices(labels).to(features.device)
-        require_labels(len(features), labels)
+        labels = require_labels(len(features), labels).to(features.device)
     if not len(features):
         raise ValueError("a detector needs samples to learn from, got none")
     low, high = (0, 0) if labels is None else (int(value) for value in torch.stack(labels.aminmax()).tolist())
     classes = logits.shape[1] or high + 1
     if low < 0 or high >= classes:
         raise ValueError(f"labels must lie in 0..{classes - 1}, as there are {logits.shape[1]} logits, got {low}..{high}")
+    if classes > MOST:
+        raise ValueError(f"labels must number classes from 0 on, and be below {MOST}, got {high}")
     return Training(features, logits, labels, classes)
-
-
-def matrix(x: Features, what: str) -> Float[Tensor, "n d"]:
-    """A tensor, an array or rows of numbers as a matrix of floats."""
-    try:
-        found = reals(x, what)  # pyright: ignore[reportArgumentType]
-    except ValueError:
-        raise ValueError(f"{what} must be a matrix with samples in rows, all of the same length") from None
-    if found.ndim != 2:
-        raise ValueError(f"{what} must be a matrix with samples in rows, got {found.dtype} of shape {tuple(found.shape)}")
-    return found
 
 
 def _require_read(how: str, reads: Sequence[str], **given: Any) -> None:
@@ -134,22 +124,18 @@ def _matrices(
     return features, logits
 
 
-def _indices(labels: Any) -> Tensor:
-    if isinstance(labels, Tensor):
-        return labels
-    array = np.asarray(labels)
-    if array.dtype.kind not in "iu":
-        raise ValueError(f"labels must be a vector of class indices, got {array.dtype} of shape {array.shape}")
-    return torch.from_numpy(array.astype(np.int64))
-
-
 def require_temperature(temperature: float) -> None:
     """Raise unless it can divide logits."""
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be above 0 and finite, got {temperature}")
 
 
-def require_count(what: str, value: int | None) -> None:
-    """Raise unless it is a number of things, 1 at least; `None` where all are meant."""
-    if value is not None and (not isinstance(value, int) or value < 1):
+def natural(what: str, value: Any) -> int:
+    """A number of things, 1 at least, as an int; raise unless it is one.
+
+    >>> import numpy as np; natural("k", np.int64(50))
+    50
+    """
+    if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{what} must be a whole number of at least 1, got {value!r}")
+    return int(value)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from thermocline import spec
@@ -53,7 +54,7 @@ def state(detector: Detector) -> State:
         elif isinstance(value, Tensor):
             tensors[field.name] = value.detach()
         else:
-            settings[field.name] = value
+            settings[field.name] = value.item() if isinstance(value, np.generic) else value
     return State(name, settings, tensors)
 
 

@@ -15,7 +15,7 @@ from thermocline.detect.inputs import (
     Features,
     Labels,
     Logits,
-    require_count,
+    natural,
     require_fitted,
     require_temperature,
     samples,
@@ -49,7 +49,7 @@ class KNN:
     bank: Float[Tensor, "n d"] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_count("k", self.k)
+        self.k = natural("k", self.k)
         self._outlined: Tensor | None = None  # the bank that the outline is of
         self._outline: Outline | None = None
 
@@ -92,7 +92,7 @@ class NNGuide:
     bank: Float[Tensor, "n d"] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_count("k", self.k)
+        self.k = natural("k", self.k)
         require_temperature(self.temperature)
 
     def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> NNGuide:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from thermocline.detect import axes as shape
 from thermocline.detect.confidence import energy
-from thermocline.detect.inputs import Features, Labels, Logits, matrix, require_fitted, require_temperature, samples, training
+from thermocline.detect.inputs import Features, Labels, Logits, require_fitted, require_temperature, samples, training
 from thermocline.detect.metrics import auroc
-from thermocline.moments import Moments, require_finite, slices
+from thermocline.moments import Moments, matrix, require_finite, slices
 
 
 @dataclass(eq=False)
@@ -35,7 +35,7 @@ class NECO:
     others: Float[Tensor, "d rest"] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape.require_dim(self.dim)
+        self.dim = shape.dimension(self.dim)
 
     def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> NECO:
         """Learn the scaling and the principal axes from in-distribution features."""
@@ -60,7 +60,7 @@ class NECO:
         mean, std, variance, axes = _standard(moments)
         if rough and not shape.settled(variance, self.dim):
             return False
-        self.axes, self.others = shape.divide(axes, variance, self.dim)
+        self.axes, self.others = shape.divide(axes, variance, self.dim, residual=False)
         self.mean, self.std = mean, std
         return True
 
@@ -119,7 +119,7 @@ class Residual:
     others: Float[Tensor, "d rest"] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape.require_dim(self.dim)
+        self.dim = shape.dimension(self.dim)
         self.weight, self.bias = shape.head(self.weight, self.bias)
 
     def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> Residual:
@@ -164,7 +164,7 @@ class ViM:
     sums: Float[Tensor, "2"] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape.require_dim(self.dim)
+        self.dim = shape.dimension(self.dim)
         self.weight, self.bias = shape.head(self.weight, self.bias)
         require_temperature(self.temperature)
 
@@ -231,7 +231,7 @@ def _about_origin(moments: Moments, weight: Tensor, bias: Tensor | None, dim: in
     origin = torch.zeros_like(moments.mean) if bias is None else -torch.linalg.pinv(wide) @ bias.detach().double()
     shift = moments.mean - origin
     variance, axes = shape.principal(torch.addr(moments.scatter / moments.count, shift, shift))
-    return origin, *shape.divide(axes, variance, dim)
+    return origin, *shape.divide(axes, variance, dim, residual=True)
 
 
 def _residual(x: Tensor, origin: Tensor, axes: Tensor, others: Tensor) -> Tensor:

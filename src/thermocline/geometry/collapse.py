@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer, Real
 from torch import Tensor
 
-from thermocline.moments import ClassMoments, class_means, require_finite, slices, subtract
+from thermocline.moments import Array, ClassMoments, class_means, matrix, reals, require_finite, slices, subtract
 
 
 class NeuralCollapse(NamedTuple):
@@ -25,10 +25,10 @@ class NeuralCollapse(NamedTuple):
 
 
 def neural_collapse(
-    features: Float[Tensor, "n d"],
-    labels: Int[Tensor, "n"],
-    head_weight: Float[Tensor, "c d"],
-    head_bias: Float[Tensor, "c"] | None = None,
+    features: Real[Array, "n d"],
+    labels: Integer[Array, "n"],
+    head_weight: Real[Array, "c d"],
+    head_bias: Real[Array, "c"] | None = None,
     *,
     rtol: float = 1e-3,
 ) -> NeuralCollapse:
@@ -50,16 +50,17 @@ def neural_collapse(
     >>> [round(abs(float(v)), 6) for v in neural_collapse(5 * simplex.repeat(4, 1), torch.arange(12) % 3, simplex)]
     [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
+    features, head_weight = matrix(features, "features"), matrix(head_weight, "the weight of the head")
     counts, means = class_means(features, labels, classes=len(head_weight))
     _require_classes(counts, means, head_weight, rtol)
     between = _Between.of(means)
-    weight, bias = head_weight.detach().double(), _column(head_bias, len(head_weight))
+    weight, bias, n = head_weight.detach().double(), _column(head_bias, len(head_weight)), len(features)
     # With x = mean_y + e, w.x = w.e + w.mean_y, and x is closest to the mean of largest m.e + m.m_y - ||m||^2 / 2; e is
     # all that moves within a class, so one product of e with the head and the axes of the means gives NC1 and NC4.
     # Samples are its columns, which is the faster way round on a CPU.
     rows, logits, closeness = torch.cat([between.axes, weight]), weight @ means.T + bias, between.closeness()
     spread, trace, differ = torch.zeros_like(between.sigma), means.new_zeros(()), means.new_zeros(())
-    for moved, names in slices(features, labels.long()):
+    for moved, names in slices(features, labels):
         subtract(moved, means, names)
         along, scores = (rows @ moved.T).split([len(spread), len(weight)])
         scores += logits.index_select(1, names)
@@ -67,7 +68,6 @@ def neural_collapse(
         differ += (scores.argmax(0) != nearest).sum()
         spread += along.square_().sum(1)
         trace += moved.square_().sum()
-    n = len(features)
     return _assemble(between, weight, spread=spread / n, trace=trace / n, nc4=differ / n, rtol=rtol)
 
 
@@ -151,9 +151,10 @@ class _Between(NamedTuple):
         return products - products.diagonal()[:, None] / 2
 
 
-def _column(bias: Tensor | None, classes: int) -> Tensor | float:
-    if bias is None:
+def _column(given: Array | None, classes: int) -> Tensor | float:
+    if given is None:
         return 0.0
+    bias = reals(given, "the bias of the head")
     if bias.shape != (classes,):
         raise ValueError(f"the head has {classes} rows but the bias has shape {tuple(bias.shape)}")
     require_finite(bias, "the bias of the head")

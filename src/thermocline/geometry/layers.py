@@ -6,11 +6,11 @@ import math
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor, nn
 
 from thermocline.geometry.spectra import GRAM_REACH, numerical_rank
-from thermocline.moments import Moments, require_finite
+from thermocline.moments import Array, Moments, reals, require_finite
 
 ITERATED, ROUNDS = 1024, 20  # width of inputs from which on their main directions are found without the others, and how
 
@@ -25,7 +25,7 @@ class Alignment(NamedTuple):
 
 
 def alignment(
-    weight: Float[Tensor, "o *i"], activations: Float[Tensor, "n d"] | Moments, top: int = 15, *, centered: bool = False
+    weight: Real[Array, "o *i"], activations: Real[Array, "n d"] | Moments, top: int = 15, *, centered: bool = False
 ) -> Alignment:
     """Cosines between the main input directions of a weight and the main directions of the inputs it meets.
 
@@ -42,7 +42,7 @@ def alignment(
     """
     if top < 1:
         raise ValueError(f"top is a number of directions, at least 1, got {top}")
-    flat = weight.detach().flatten(1)
+    flat = reals(weight, "the weight").detach().flatten(1)
     moments = activations if isinstance(activations, Moments) else Moments.of(activations)
     if flat.shape[1] != len(moments.mean):
         raise ValueError(f"the weight reads {flat.shape[1]} inputs but the activations have {len(moments.mean)} features")
@@ -133,7 +133,7 @@ def unfold_patches(x: Float[Tensor, "n i h w"], conv: nn.Conv2d, *, group: int |
     return patches.transpose(1, 2).flatten(0, 1)
 
 
-def gradient_rank(gradient: Float[Tensor, "o *i"], *, of: Literal["features", "covariance"], rtol: float) -> Int[Tensor, ""]:
+def gradient_rank(gradient: Real[Array, "o *i"], *, of: Literal["features", "covariance"], rtol: float) -> Int[Tensor, ""]:
     """Numerical rank of the gradient of a weight; the rank of the layer's inputs bounds it.
 
         rank(dL/dW),   dL/dW = (dL/dZ) A^T,  Z = W A                          [masarczyk2025softmax, Fig. 4]
@@ -143,7 +143,7 @@ def gradient_rank(gradient: Float[Tensor, "o *i"], *, of: Literal["features", "c
     >>> gradient_rank(torch.outer(torch.tensor([1.0, 2.0]), torch.ones(3)), of="features", rtol=1e-3)
     tensor(1)
     """
-    return numerical_rank(gradient.detach().flatten(1), of=of, rtol=rtol, centered=False)
+    return numerical_rank(reals(gradient, "the gradient").detach().flatten(1), of=of, rtol=rtol, centered=False)
 
 
 def _padding(conv: nn.Conv2d) -> list[int]:

@@ -6,11 +6,11 @@ import math
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer, Real
 from torch import Tensor
 
 from thermocline.geometry.spectra import numerical_rank
-from thermocline.moments import require_finite, require_labels
+from thermocline.moments import Array, matrix, reals, require_finite, require_labels
 from thermocline.softmax import softmax
 
 
@@ -22,7 +22,7 @@ class SoftmaxRank(NamedTuple):
 
 
 def functional_rank(
-    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, keep: float = 0.99, centered: bool = True
+    logits: Real[Array, "n c"], labels: Integer[Array, "n"], *, keep: float = 0.99, centered: bool = True
 ) -> Int[Tensor, ""]:
     """How many singular directions of the logits the accuracy needs.
 
@@ -33,6 +33,8 @@ def functional_rank(
     >>> functional_rank(torch.diag(torch.tensor([3.0, 2.0, 1.0])), torch.arange(3), keep=0.6, centered=False)
     tensor(2)
     """
+    logits = matrix(logits, "logits")
+    labels = _known(logits, labels, classes=logits.shape[1])
     require_finite(logits, "logits")
     wide = logits.detach().double()
     mean = wide.mean(0) if centered else torch.zeros_like(wide[0])
@@ -55,10 +57,10 @@ class HeadSubspace(NamedTuple):
 
 
 def head_subspace(
-    features: Float[Tensor, "n d"],
-    labels: Int[Tensor, "n"],
-    weight: Float[Tensor, "c d"],
-    bias: Float[Tensor, "c"] | None,
+    features: Real[Array, "n d"],
+    labels: Integer[Array, "n"],
+    weight: Real[Array, "c d"],
+    bias: Real[Array, "c"] | None,
     *,
     keep: float,
 ) -> HeadSubspace:
@@ -72,12 +74,14 @@ def head_subspace(
     >>> int(head_subspace(turn, torch.tensor([0, 1, 1]), torch.tensor([[1.0, 0, 0], [-1.0, 0, 0]]), None, keep=1.0).dim)
     1
     """
+    features, weight = matrix(features, "features"), matrix(weight, "the weight of the head")
+    labels = _known(features, labels, classes=len(weight))
     require_finite(features, "features")
     wide, read = features.detach().double(), weight.detach().double()
     mean = wide.mean(0)
     axes = _principal_axes(wide - mean)
     scores, directions = (wide - mean) @ axes, read @ axes
-    start = read @ mean + (0 if bias is None else bias.detach().double())
+    start = read @ mean + (0 if bias is None else reals(bias, "the bias of the head").detach().double())
     needed = _needed(start, scores, directions, labels, scores @ directions.T + start, keep=keep)
     return HeadSubspace(torch.tensor(needed), mean, axes)
 
@@ -90,7 +94,6 @@ def _needed(start: Tensor, scores: Tensor, directions: Tensor, labels: Tensor, w
     """The least k at which start + sum_{j < k} scores_j directions_j^T keeps a share of the accuracy of the whole logits."""
     if not 0 < keep <= 1:
         raise ValueError(f"keep is the share of the accuracy to keep, in (0, 1], got {keep}")
-    require_labels(len(scores), labels)
     # 1e-9 absorbs the rounding of keep * count.
     enough = keep * (whole.argmax(1) == labels).sum() - 1e-9
     logits = start.repeat(len(scores), 1)
@@ -99,6 +102,16 @@ def _needed(start: Tensor, scores: Tensor, directions: Tensor, labels: Tensor, w
             return k
         logits.addr_(scores[:, k], directions[:, k])
     return scores.shape[1]
+
+
+def _known(samples: Tensor, labels: Array, *, classes: int) -> Tensor:
+    """The labels of some samples at least, of these classes all; or an accuracy would be 0, or 0 / 0."""
+    found = require_labels(len(samples), labels)
+    if not len(found):
+        raise ValueError("an accuracy needs samples, got none")
+    if found.min() < 0 or found.max() >= classes:
+        raise ValueError(f"labels must lie in 0..{classes - 1}, got {found.min()}..{found.max()}")
+    return found
 
 
 def softmax_rank(
@@ -124,7 +137,7 @@ def softmax_rank(
     return SoftmaxRank(before, after)
 
 
-def softmax_gap_bound(probabilities: Float[Tensor, "c n"], *, sharp: bool) -> Float[Tensor, ""]:
+def softmax_gap_bound(probabilities: Real[Array, "c n"], *, sharp: bool) -> Float[Tensor, ""]:
     """An upper bound on sigma_1 - sigma_n of a softmax output, from how much its columns overlap.
 
         sqrt(1 + r) - sqrt(max(1/c - r, 0)),   r = max_i r_i,  r_i = sum_{j != i} <s_i, s_j>   [masarczyk2025softmax, Prop. 3.1]
@@ -136,6 +149,7 @@ def softmax_gap_bound(probabilities: Float[Tensor, "c n"], *, sharp: bool) -> Fl
     >>> softmax_gap_bound(torch.eye(2), sharp=False), softmax_gap_bound(torch.eye(2), sharp=True)
     (tensor(0.2929, dtype=torch.float64), tensor(0., dtype=torch.float64))
     """
+    probabilities = matrix(probabilities, "probabilities")
     s = probabilities.double()
     off, least = float((s.sum(0) - 1).abs().max()), float(s.min())
     if not (off <= torch.finfo(probabilities.dtype).eps ** 0.5 and least >= 0):  # NaN is neither

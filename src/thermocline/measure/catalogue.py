@@ -281,7 +281,8 @@ def ood_drop(seen: Seen) -> Iterator[Row]:
     """
     for name in seen.ood:
         for kind, accuracies in _by_probe(seen, f"{name}/test").items():
-            yield Row.whole(f"{name}/test", "ood_drop", kind, probes.ood_drop(accuracies))
+            if accuracies.max() > 0:  # where nothing was right, nothing can be lost
+                yield Row.whole(f"{name}/test", "ood_drop", kind, probes.ood_drop(accuracies))
 
 
 def _by_probe(seen: Seen, split: str) -> dict[str, Tensor]:

@@ -122,6 +122,10 @@ class Tally(NamedTuple):
         """Whether all labels are the same."""
         return int((self.counts > 0).sum()) == 1
 
+    def shares(self, other: Tally) -> bool:
+        """Whether there is a label that both have."""
+        return any(mine > 0 and others > 0 for mine, others in zip(self.counts.tolist(), other.counts.tolist()))
+
     @property
     def guessing(self) -> float:
         """The share of samples that always naming the most frequent class gets right."""
@@ -141,12 +145,12 @@ def look(subject: Subject, train: Any, test: Any, ood: Pairs, needs: frozenset[s
     with evaluating(subject.net), torch.no_grad():
         for name, (fit_on, test_on) in {"": (train, test), **ood}.items():
             prefix, known = f"{name}/" if name else "", not name
-            fitted = {}
+            hint = f": for detection alone, give its test set alone, ood={{{name!r}: test}}" if name else ""
+            fitted, tally = {}, None
             if known or ("probes" in needs and fit_on is not None):
                 kit = _Kit(subject, fit_on, needs, known=known)
                 tally = run_pass(subject, f"{prefix}train", fit_on, kit.collectors)
                 if "probes" in needs and tally.single:
-                    hint = f": for detection alone, give its test set alone, ood={{{name!r}: test}}" if name else ""
                     raise InputError(f"{prefix}train has one class only; probes need at least two{hint}")
                 if known:
                     kit.leave(subject, seen, needs)
@@ -157,7 +161,9 @@ def look(subject: Subject, train: Any, test: Any, ood: Pairs, needs: frozenset[s
                 del kit  # and the features it may hold
             if test_on is not None:
                 labelled = fit_on is not None
-                _test(subject, seen, f"{prefix}test", test_on, fitted, detectors, needs, labelled=labelled)
+                found = _test(subject, seen, f"{prefix}test", test_on, fitted, detectors, needs, labelled=labelled)
+                if fitted and tally is not None and not found.shares(tally):
+                    raise InputError(f"no label of {prefix}test is in {prefix}train: probes can get none right{hint}")
     return seen
 
 
@@ -241,7 +247,7 @@ def _test(
     needs: frozenset[str],
     *,
     labelled: bool,
-) -> None:
+) -> Tally:
     """The pass over a test split, read with what its training split gave."""
     outputs, readings = collect.Outputs(subject.temperature), collect.Readings(fitted)
     scores = collect.Scores(subject.taps[-1], detectors)
@@ -253,3 +259,4 @@ def _test(
         seen.guessing[split] = params(guessing=tally.guessing, tested=tally.samples)
     if "unseen" in needs:
         seen.unseen[split] = unseen
+    return tally

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
 
 from thermocline.data import Split
+from thermocline.moments import MOST
 from thermocline.spec import InputError
 
 Arguments = dict[int | str, Tensor]  # what a net is called with, by place or by name
@@ -195,9 +196,12 @@ def _labels(labels: Any) -> Tensor:
     labels = torch.as_tensor(labels)
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
         raise InputError(f"labels must be one whole number a sample, got {labels.dtype} of shape {tuple(labels.shape)}")
+    labels = labels.long()
     if len(labels) and int(labels.min()) < 0:
         raise InputError(f"labels must be 0 or more, got {int(labels.min())}")
-    return labels.long()
+    if len(labels) and int(labels.max()) >= MOST:
+        raise InputError(f"labels must number classes from 0 on, and be below {MOST}, got {int(labels.max())}")
+    return labels
 
 
 def _kind(value: Any) -> str:

@@ -7,17 +7,16 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int, Real
 from torch import Tensor
 
-from thermocline.moments import ClassMoments, reals, require_finite
+from thermocline.moments import Array, ClassMoments, matrix, reals, require_finite
 from thermocline.probes.bank import Settings
 from thermocline.probes.learner import Learner
 
 K = TypeVar("K", bound=Hashable)
-Accuracies = Real[Tensor, "layers"] | Real[np.ndarray, "layers"] | Sequence[int | float]
+Accuracies = Real[Array, "layers"] | Sequence[int | float]
 Stream = Iterable[tuple[Mapping[K, Float[Tensor, "b d"]], Int[Tensor, "b"]]]  # features by tap, and labels, in batches
 
 
@@ -27,9 +26,9 @@ class Probe(NamedTuple):
     weight: Float[Tensor, "c d"]
     bias: Float[Tensor, "c"]
 
-    def predict(self, x: Float[Tensor, "n d"]) -> Int[Tensor, "n"]:
+    def predict(self, x: Real[Array, "n d"]) -> Int[Tensor, "n"]:
         """The class of the largest score."""
-        return torch.addmm(self.bias, x.to(self.weight.dtype), self.weight.T).argmax(1)
+        return torch.addmm(self.bias, matrix(x, "x").to(self.weight.dtype), self.weight.T).argmax(1)
 
 
 def ridge_probe(moments: ClassMoments, *, alpha: float) -> Probe:
@@ -47,7 +46,13 @@ def ridge_probe(moments: ClassMoments, *, alpha: float) -> Probe:
     require_finite(every.scatter, "the scatter of features that a probe is fitted to")
     cross = moments.counts[:, None] * (moments.means - every.mean)
     regular = every.scatter + alpha * torch.eye(len(every.mean), dtype=torch.float64, device=every.mean.device)
-    weight = torch.cholesky_solve(cross.T, torch.linalg.cholesky(regular)).T
+    factor, failed = torch.linalg.cholesky_ex(regular)
+    # Where features are constant, or depend on each other, rounding may leave a factor, but next to nothing on its diagonal.
+    eps = torch.finfo(torch.float64).eps
+    rounding = len(regular) * eps * regular.diagonal() + every.count * (every.count * eps * every.mean).square()
+    if failed or (not alpha and (factor.diagonal().square() <= rounding).any()):
+        raise ValueError(f"features that are constant, or depend on each other, need alpha above 0, got {alpha}")
+    weight = torch.cholesky_solve(cross.T, factor).T
     return Probe(weight, moments.counts / every.count - weight @ every.mean)
 
 
@@ -114,7 +119,9 @@ def effective_depth(accuracy: Accuracies, threshold: float = 0.99) -> Float[Tens
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold is a share of the last layer's accuracy, in (0, 1], got {threshold}")
     by_layer = _by_layer(accuracy)
-    good = by_layer >= threshold * by_layer[-1]
+    # Accuracies are rounded quotients of counts: 0.9207 is 0.99 of 0.93.
+    slack = max(1e-9, torch.finfo(by_layer.dtype).eps)
+    good = by_layer >= (threshold - slack) * by_layer[-1]
     return (good.int().argmax() + 1).to(by_layer.dtype) / len(by_layer)
 
 
@@ -128,8 +135,9 @@ def ood_drop(accuracy: Accuracies) -> Float[Tensor, ""]:
     """
     by_layer = _by_layer(accuracy)
     best = by_layer.max()
-    # Where no layer gets anything right there is nothing to lose: 0, not 0 / 0.
-    return (best - by_layer[-1]) / best.clamp(min=torch.finfo(best.dtype).tiny)
+    if not best > 0:
+        raise ValueError("a drop is a share of the best layer's accuracy, and no layer got anything right")
+    return (best - by_layer[-1]) / best
 
 
 def _by_layer(accuracy: Accuracies) -> Tensor:

@@ -21,14 +21,16 @@ def adaptive_beta(entropy: Float[Tensor, "*shape"], coefficients: Sequence[float
         beta = max(polyval(coefficients, H), 1)   if H > 0.5, else 1          [velickovic2024softmax]
 
     The published polynomial exceeds 1 for 0.849 < H < 5.945 nats only: beyond some 382 effective items it does nothing.
+    In float32 or wider.
 
     >>> adaptive_beta(torch.tensor([0.5, 0.8, 2.0, 4.41, 6.0]))
     tensor([1.0000, 1.0000, 2.0990, 2.4214, 1.0000])
     """
-    value = torch.zeros_like(entropy)
+    wide = tempered(entropy, 1.0)
+    value = torch.zeros_like(wide)
     for coefficient in coefficients:
-        value = value * entropy + coefficient
-    return torch.where(entropy > GATE, value.clamp(min=1), 1.0)
+        value = value * wide + coefficient
+    return torch.where(wide <= GATE, 1.0, value.clamp(min=1))  # NaN is neither, and stays
 
 
 def adaptive_softmax(

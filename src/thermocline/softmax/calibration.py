@@ -9,12 +9,17 @@ import math
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional
 
 from thermocline.softmax.temperature import Temperature, softmax, tempered
+
+# Tensors, or arrays of numpy's.
+Rows = Float[Tensor | np.ndarray, "n c"]
+Labels = Integer[Tensor | np.ndarray, "n"]
 
 REACH = math.log(10)  # the longest step of log T: beyond it, a parabola says little about the likelihood
 DRIFT = 1e-4  # how far from 1 a row of probabilities may sum, unless its number format is coarser still
@@ -28,7 +33,7 @@ class Reliability(NamedTuple):
     accuracy: Float[Tensor, "bins"]
 
 
-def fit_temperature(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> float:
+def fit_temperature(logits: Rows, labels: Labels) -> float:
     """The temperature at which the labels are likeliest: temperature scaling.
 
         T = argmin_T -(1/n) sum_i log softmax_T(e_i)_{y_i}                    [guo2017calibration, Sec. 4.2]
@@ -44,7 +49,7 @@ def fit_temperature(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> f
     >>> round(fit_temperature(logits, torch.tensor([0, 0, 0, 1])), 6), round(3 / math.log(3), 6)
     (2.730718, 2.730718)
     """
-    _require_logits(logits, labels)
+    logits, labels = _logits(logits, labels)
     spread = _bounded(logits, labels)
     where, low, high = -math.log(spread), -math.inf, math.inf
     while True:
@@ -59,10 +64,10 @@ def fit_temperature(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"]) -> f
 
 
 def negative_log_likelihood(
-    labels: Int[Tensor, "n"],
+    labels: Labels,
     *,
-    logits: Float[Tensor, "n c"] | None = None,
-    probabilities: Float[Tensor, "n c"] | None = None,
+    logits: Rows | None = None,
+    probabilities: Rows | None = None,
     temperature: Temperature | None = None,
 ) -> Float[Tensor, ""]:
     """Mean negative log-probability of the labels, in nats; infinite where a label has probability 0.
@@ -72,7 +77,7 @@ def negative_log_likelihood(
     >>> negative_log_likelihood(torch.tensor([0, 1]), probabilities=torch.tensor([[0.5, 0.5], [0.0, 1.0]]))  # log(2) / 2
     tensor(0.3466, dtype=torch.float64)
     """
-    rows = _given(labels, logits, probabilities, temperature)
+    rows, labels = _given(labels, logits, probabilities, temperature)
     total = torch.zeros((), dtype=torch.float64, device=rows.device)
     for wide, names in _parts(rows, labels):
         # Not the logarithm of the softmax, which is 0 at 750 below the largest logit.
@@ -82,10 +87,10 @@ def negative_log_likelihood(
 
 
 def brier_score(
-    labels: Int[Tensor, "n"],
+    labels: Labels,
     *,
-    logits: Float[Tensor, "n c"] | None = None,
-    probabilities: Float[Tensor, "n c"] | None = None,
+    logits: Rows | None = None,
+    probabilities: Rows | None = None,
     temperature: Temperature | None = None,
 ) -> Float[Tensor, ""]:
     """Mean squared distance of the probabilities from the labels, summed over classes: from 0 to 2.
@@ -97,7 +102,7 @@ def brier_score(
     >>> brier_score(torch.tensor([0, 1]), probabilities=torch.tensor([[0.5, 0.5], [1.0, 0.0]]))  # (1/2 + 2) / 2
     tensor(1.2500, dtype=torch.float64)
     """
-    rows = _given(labels, logits, probabilities, temperature)
+    rows, labels = _given(labels, logits, probabilities, temperature)
     total = torch.zeros((), dtype=torch.float64, device=rows.device)
     for wide, names in _parts(rows, labels):
         p = wide if temperature is None else softmax(wide, temperature=temperature)
@@ -108,10 +113,10 @@ def brier_score(
 
 
 def expected_calibration_error(
-    labels: Int[Tensor, "n"],
+    labels: Labels,
     *,
-    logits: Float[Tensor, "n c"] | None = None,
-    probabilities: Float[Tensor, "n c"] | None = None,
+    logits: Rows | None = None,
+    probabilities: Rows | None = None,
     temperature: Temperature | None = None,
     bins: int = 15,
     scheme: Literal["equal-width", "adaptive"],
@@ -129,10 +134,10 @@ def expected_calibration_error(
 
 
 def reliability(
-    labels: Int[Tensor, "n"],
+    labels: Labels,
     *,
-    logits: Float[Tensor, "n c"] | None = None,
-    probabilities: Float[Tensor, "n c"] | None = None,
+    logits: Rows | None = None,
+    probabilities: Rows | None = None,
     temperature: Temperature | None = None,
     bins: int = 15,
     scheme: Literal["equal-width", "adaptive"],
@@ -154,7 +159,7 @@ def reliability(
         raise ValueError(f"scheme must be 'equal-width' or 'adaptive', got {scheme!r}")
     if bins < 1:
         raise ValueError(f"bins is how many groups of confidence there are, at least 1, got {bins}")
-    rows, confidences, rights = _given(labels, logits, probabilities, temperature), [], []
+    (rows, labels), confidences, rights = _given(labels, logits, probabilities, temperature), [], []
     for wide, names in _parts(rows, labels):
         confidence, prediction = (wide if temperature is None else softmax(wide, temperature=temperature)).max(1)
         confidences.append(confidence)
@@ -223,37 +228,48 @@ def _parts(rows: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield part.double(), names.to(rows.device, torch.int64)
 
 
-def _given(labels: Tensor, logits: Tensor | None, probabilities: Tensor | None, temperature: Temperature | None) -> Tensor:
-    """Whichever of the two was given, if it is what its name says."""
+def _given(
+    labels: Labels, logits: Rows | None, probabilities: Rows | None, temperature: Temperature | None
+) -> tuple[Tensor, Tensor]:
+    """Whichever of the two was given, if it is what its name says, and the labels."""
     if logits is not None and probabilities is None:
         if temperature is None:
             raise ValueError("logits are probabilities at a temperature: give the one of training, or the fitted one")
-        _require_logits(logits, labels)
-        return logits
+        return _logits(logits, labels)
     if probabilities is None or logits is not None:
         raise ValueError(f"give either logits or probabilities, got {'neither' if logits is None else 'both'}")
     if temperature is not None:
         raise ValueError("a temperature divides logits, and probabilities are given")
-    _require_rows(probabilities, labels, "probabilities")
-    drift = max(DRIFT, 4 * torch.finfo(probabilities.dtype).eps)
-    for wide, _ in _parts(probabilities, labels):
+    rows, labels = _rows(probabilities, labels, "probabilities")
+    drift = max(DRIFT, 4 * torch.finfo(rows.dtype).eps)
+    for wide, _ in _parts(rows, labels):
         if not ((wide >= 0).all() and ((wide.sum(1) - 1).abs() <= drift).all()):
             raise ValueError(f"probabilities must be at least 0 and sum to 1 (to {drift:.2g}) over classes: are they logits?")
-    return probabilities
+    return rows, labels
 
 
-def _require_logits(logits: Tensor, labels: Tensor) -> None:
-    _require_rows(logits, labels, "logits")
+def _logits(logits: Rows, labels: Labels) -> tuple[Tensor, Tensor]:
+    rows, labels = _rows(logits, labels, "logits")
     # The least and the largest are NaN where any value is.
-    if not torch.stack(logits.detach().aminmax()).isfinite().all():
+    if not torch.stack(rows.detach().aminmax()).isfinite().all():
         raise ValueError("logits must not be NaN or infinite")
+    return rows, labels
 
 
-def _require_rows(rows: Tensor, labels: Tensor, what: str) -> None:
+def _rows(given: Rows, indices: Labels, what: str) -> tuple[Tensor, Tensor]:
+    """Rows of floats and their labels, as tensors; raise unless they fit."""
+    rows, labels = _tensor(given), _tensor(indices)
     if rows.ndim != 2 or not rows.numel() or not rows.is_floating_point():
         raise ValueError(f"{what} must be floats, samples by classes, got {rows.dtype} of shape {tuple(rows.shape)}")
     if labels.shape != rows.shape[:1] or labels.is_floating_point():
         raise ValueError(f"labels must be {len(rows)} class indices, got {labels.dtype} of shape {tuple(labels.shape)}")
+    labels = labels.long()
     least, largest = labels.min(), labels.max()
     if least < 0 or largest >= rows.shape[1]:
         raise ValueError(f"labels must lie in 0..{rows.shape[1] - 1}, got {least}..{largest}")
+    return rows, labels
+
+
+def _tensor(x: Tensor | np.ndarray) -> Tensor:
+    """As it is, or without a copy where torch can have the memory of an array as it lies there."""
+    return x if isinstance(x, Tensor) else torch.from_numpy(np.require(x, requirements=["C", "W"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional
 
@@ -20,11 +20,11 @@ def softmax(logits: Float[Tensor, "*shape"], *, temperature: Temperature, dim: i
     >>> softmax(torch.tensor([1.0, 3.0, 2.0]), temperature=1e-3)
     tensor([0., 1., 0.])
     """
-    return torch.softmax(tempered(logits, temperature), dim)
+    return torch.softmax(_shifted(logits, temperature, dim), dim)
 
 
 def tempered_cross_entropy(
-    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
+    logits: Float[Tensor, "n c"], labels: Integer[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """Mean negative log-probability of the labels at a temperature, in nats.
 
@@ -35,11 +35,11 @@ def tempered_cross_entropy(
     >>> tempered_cross_entropy(torch.zeros(3, 100), torch.tensor([0, 1, 2]), temperature=50.0)  # log 100
     tensor(4.6052)
     """
-    return functional.cross_entropy(tempered(logits, temperature), labels, label_smoothing=label_smoothing)
+    return functional.cross_entropy(tempered(logits, temperature), _indices(labels), label_smoothing=label_smoothing)
 
 
 def tempered_mse(
-    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
+    logits: Float[Tensor, "n c"], labels: Integer[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """Mean squared distance of the probabilities at a temperature from the labels, summed over classes: the Brier score.
 
@@ -49,13 +49,13 @@ def tempered_mse(
     tensor(0.7500)
     """
     probabilities = softmax(logits, temperature=temperature)
-    labelled = functional.one_hot(labels, logits.shape[1]).to(probabilities)
+    labelled = functional.one_hot(_indices(labels), logits.shape[1]).to(probabilities)
     target = labelled * (1 - label_smoothing) + label_smoothing / logits.shape[1]
     return (probabilities - target).square().sum(1).mean()
 
 
 def logit_norm_cross_entropy(
-    logits: Float[Tensor, "n c"], labels: Int[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
+    logits: Float[Tensor, "n c"], labels: Integer[Tensor, "n"], *, temperature: Temperature, label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
     """Cross-entropy of logits brought to unit norm: no net can lower it by growing them.
 
@@ -116,13 +116,12 @@ def temperature_for_entropy(logits: Float[Tensor, "n c"], target: float) -> Floa
 def entropy(logits: Float[Tensor, "*shape"], *, temperature: Temperature = 1.0, dim: int = -1) -> Float[Tensor, "*rest"]:
     """Entropy of softmax_T in nats, from shifted logits so that no T overflows and near-certainty is not rounded to 0.
 
-        H = log sum_j exp(z_j) - sum_j p_j z_j,   z = e / T - max(e / T)      [velickovic2024softmax]
+        H = log sum_j exp(z_j) - sum_j p_j z_j,   z = (e - max(e)) / T        [velickovic2024softmax]
 
     >>> entropy(torch.zeros(2, 8)) / torch.tensor(8.0).log()
     tensor([1., 1.])
     """
-    z = tempered(logits, temperature)
-    z = z - z.amax(dim, keepdim=True)
+    z = _shifted(logits, temperature, dim)
     p = torch.softmax(z, dim)
     # p = 0 where z is -inf (a mask) or far below the maximum: such entries add nothing, but 0 * inf would add NaN.
     return torch.logsumexp(z, dim) - (p * z.masked_fill(p == 0, 0)).sum(dim)
@@ -140,3 +139,14 @@ def tempered(logits: Float[Tensor, "*shape"], temperature: Temperature) -> Float
     if not isinstance(temperature, Tensor) and not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
     return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+
+
+def _shifted(logits: Tensor, temperature: Temperature, dim: int) -> Tensor:
+    """`tempered` logits of which the largest is 0: a T near 0 then takes the others to -inf, and that one nowhere."""
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return tempered(wide - wide.detach().amax(dim, keepdim=True), temperature)
+
+
+def _indices(labels: Tensor) -> Tensor:
+    """Class indices in the one type that losses take; what is not whole is left for them to refuse."""
+    return labels if labels.is_floating_point() else labels.long()

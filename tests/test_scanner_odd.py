@@ -382,7 +382,7 @@ class Layered(nn.Module):
         return self.head(self.encoder(x).mean(1 if self.batch_first else 0))
 
 
-@pytest.mark.parametrize("tokens", [6, 7, 8])  # eight samples are looked at to find layers, or fewer where that could be tokens
+@pytest.mark.parametrize("tokens", [6, 7, 8])  # eight samples are looked at to find layers
 def test_whether_tokens_or_samples_come_first_changes_no_number(tokens: int) -> None:
     data = vectors(d=tokens)
     for options in ({}, {"taps": ["up", "encoder.layers.0", "encoder.layers.1.linear1", "head"]}):
@@ -390,9 +390,27 @@ def test_whether_tokens_or_samples_come_first_changes_no_number(tokens: int) -> 
         for one, other in zip(*found, strict=True):
             assert (one["layer"], one["view"], one["params"]) == (other["layer"], other["view"], other["params"])
             assert one["value"] == pytest.approx(other["value"], rel=1e-3, abs=1e-4), one
-    loader = DataLoader(TensorDataset(*data), 8)
-    batched, whole = rows(seeded(lambda: Layered(False)), loader, ["rank"]), rows(seeded(lambda: Layered(True)), data, ["rank"])
-    assert [(r["layer"], r["params"], r["value"]) for r in batched] == [(r["layer"], r["params"], r["value"]) for r in whole]
+    whole = rows(seeded(lambda: Layered(True)), data, ["rank"])
+    for size in (1, tokens, 8):  # the last batch of 90 samples is smaller
+        batched = rows(seeded(lambda: Layered(False)), DataLoader(TensorDataset(*data), size), ["rank"])
+        for one, other in zip(batched, whole, strict=True):
+            assert [one[key] for key in ("layer", "params", "value")] == [other[key] for key in ("layer", "params", "value")]
+
+
+def test_as_many_tokens_or_windows_as_samples_are_not_taken_for_them() -> None:
+    data = vectors(6, d=6)
+    taps = scanner._taps(seeded(lambda: Layered(False)), data)
+    assert [tap.tokens_first for tap in taps] == [True, *(False, True, True) * 2, False], "attention is turned when it is read"
+
+    class Doubled(Layered):
+        """Every sample twice, side by side, as beams are."""
+
+        def forward(self, x):
+            x = self.up(x.T[:, :, None]).repeat_interleave(2, 1)
+            return self.head(self.encoder(x).mean(0)[::2])
+
+    with pytest.warns(UserWarning, match="layers left out: encoder.layers.0.self_attn, .*do not go sample by sample"):
+        assert [tap.path for tap in scanner._taps(seeded(lambda: Doubled(False)), data)] == ["up", "head"]
 
 
 def test_tokens_taken_for_samples_are_refused_by_name() -> None:

@@ -175,10 +175,12 @@ def _taps(
     arguments, _ = next(source.samples(data, net, size=8))
     subject = measure.Subject(net, (), 1.0, logits)
     with measure.evaluating(net), torch.no_grad():
-        run = functools.partial(subject.run, _few(arguments))
+        few = {name: argument[:8] for name, argument in arguments.items()}
+        more = {name: torch.cat([argument, argument[:1]]) for name, argument in few.items()}
+        run, other = functools.partial(subject.run, few), functools.partial(subject.run, more)
         if not given:
-            return measure.find_taps(net, run, pattern=pattern, tokens=tokens)
-        taps = named_taps(net, run, given, tokens=tokens)
+            return measure.find_taps(net, run, more=other, pattern=pattern, tokens=tokens)
+        taps = named_taps(net, run, given, more=other, tokens=tokens)
         with measure.capture(net, taps) as at:
             found = run()
     if len(set(taps)) < len(taps):
@@ -187,13 +189,6 @@ def _taps(
         head = f"{taps[-1].path} gives {width} values a sample, and there are {count} logits"
         raise InputError(f"the last of taps must be the head: {head}")
     return taps
-
-
-def _few(arguments: Mapping[int | str, Tensor]) -> dict[int | str, Tensor]:
-    """Eight samples or fewer: as many as nothing else in them is, nor tokens with one more, by which samples are known."""
-    sizes = {size for argument in arguments.values() for size in argument.shape[1:]}
-    count = next((count for count in range(8, 2, -1) if not {count, count - 1} & sizes), 8)
-    return {name: argument[:count] for name, argument in arguments.items()}
 
 
 class Watch:

@@ -179,6 +179,33 @@ def normed() -> nn.Module:
     return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 8)), nn.ReLU(), nn.Linear(8, CLASSES))
 
 
+def spectral() -> nn.Module:
+    norm = nn.utils.parametrizations.spectral_norm  # whose estimate of the norm moves on when the weight is read in training
+    return nn.Sequential(norm(nn.Linear(6, 8)), nn.ReLU(), norm(nn.Linear(8, CLASSES)))
+
+
+def test_a_weight_that_is_computed_is_left_as_it_was() -> None:
+    net, (x, y) = seeded(spectral).train(), vectors()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    rows(net, (x, y), ["all"])
+    screening.features_of(net, (x, y))
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+    def trained(watch: tc.Watch | None, net: nn.Module) -> dict[str, torch.Tensor]:
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for step in range(4):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x), y).backward()
+            optimizer.step()
+            if watch is not None:
+                watch.step(step)
+        return net.state_dict()
+
+    alone, watched = trained(None, seeded(spectral)), seeded(spectral)
+    with_it = trained(tc.Watch(watched, (x, y), every=1, measures=["accuracy", "alignment", "neural_collapse"]), watched)
+    assert all(torch.equal(value, with_it[name]) for name, value in alone.items())
+
+
 class Detached(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -54,8 +54,10 @@ def measure(
     pairs = check_sets(ood)
     needs = frozenset().union(*(one.needs for one in chosen))
     subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, probes, progress, team)
-    seen = look(subject, train, test, pairs if "ood" in needs else {}, needs, final=final)
-    return [row for one in chosen for row in one.function(seen)] if team.leads else []
+    # The measures too read weights, and one that is computed may change by being read in training mode, as spectral norm's.
+    with evaluating(net):
+        seen = look(subject, train, test, pairs if "ood" in needs else {}, needs, final=final)
+        return [row for one in chosen for row in one.function(seen)] if team.leads else []
 
 
 def check_sets(ood: Any) -> dict[str, tuple[Any, Any]]:

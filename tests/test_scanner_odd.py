@@ -165,6 +165,23 @@ def test_a_watch_counts_the_passes_of_a_compiled_net() -> None:
         compiled(x)
 
 
+def test_a_net_compiled_in_place_is_compiled_once_and_the_measuring_never() -> None:
+    net, (x, y), graphs, runs = seeded(mlp), vectors(), [], []
+
+    def backend(graph, inputs):
+        graphs.append([getattr(node.target, "__name__", "") for node in graph.graph.nodes if "call" in node.op])
+        return lambda *values: runs.append(1) or graph(*values)
+
+    net.compile(backend=backend)
+    with tc.Watch(net, (x, y), every=2) as watch:
+        for _ in range(4):
+            net(x)
+    rows(net, (x, y), ["all"])
+    net(x)
+    assert (watch.count, len(runs)) == (4, 5)
+    assert graphs == [["linear", "relu", "linear"]], "the net, whole"
+
+
 def test_a_sweep_does_not_go_beyond_the_format_of_the_net() -> None:
     x, y = vectors()
     found = rows(seeded(mlp).bfloat16(), (x, y), ["rank", "solution_rank"])

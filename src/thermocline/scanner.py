@@ -244,8 +244,10 @@ class Watch:
         self.spent = time.monotonic() - self.began
 
     def __enter__(self) -> Watch:
-        # On what the user calls: a compiled net does not call the hooks of the one inside.
-        self._closing.callback(self.outer.register_forward_pre_hook(self._count).remove)
+        # On what the user calls: a compiled net does not call the hooks of the one inside. One compiled in place traces its
+        # own, and would compile the measuring. Not a decorator: it imports the compiler, which takes seconds.
+        count: Any = torch.compiler.disable(self._count)
+        self._closing.callback(self.outer.register_forward_pre_hook(count).remove)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -78,14 +78,17 @@ def evaluating(net: nn.Module) -> Iterator[None]:
     """Evaluation mode, and float32 that is float32; afterwards each module, and torch, in the mode it had.
 
     A GPU rounds what convolutions of float32 read to TF32, 10 bits: small singular values would be those of the rounding.
+    A net compiled in place runs as it was written: compiled with our hooks in it, it might not be compiled without again.
     """
     modes = {module: module.training for module in net.modules()}
     matmul, cudnn = torch.backends.cuda.matmul, cast(Any, torch.backends.cudnn)
     before = matmul.allow_tf32, cudnn.allow_tf32
+    compiled = any(module._compiled_call_impl is not None for module in modes)
     net.eval()
     matmul.allow_tf32 = cudnn.allow_tf32 = False
     try:
-        yield
+        with torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext():
+            yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32 = before
         for module, mode in modes.items():

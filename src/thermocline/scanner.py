@@ -89,8 +89,8 @@ def scan(
     ood: Mapping[str, Any] | None = None,
     *,
     temperature: float = 1.0,
-    measures: Iterable[str] = ("all",),
-    probes: Sequence[Probe] = ("ridge",),
+    measures: str | Iterable[str] = ("all",),
+    probes: Probe | Sequence[Probe] = ("ridge",),
     taps: Sequence[Tap | str] = (),
     pattern: str = "*",
     tokens: Literal["mean", "cls"] = "mean",
@@ -113,9 +113,9 @@ def scan(
     net = inner(model)
     ood, temperature = measure.check_sets({} if ood is None else ood), _number(temperature)
     with _random_states_kept(train, test, *(split for pair in ood.values() for split in pair)):
-        asked = (measures,) if isinstance(measures, str) else tuple(measures)
+        asked, kinds = ((one,) if isinstance(one, str) else tuple(one) for one in (measures, probes))
         facts = _facts(net, train, measure.select(asked), seed)
-        what = _spec(net, name, train, temperature, seed, ood=tuple(ood), measures=asked, probes=tuple(probes))
+        what = _spec(net, name, train, temperature, seed, ood=tuple(ood), measures=asked, probes=kinds)
         options = {"temperature": temperature, "measures": asked, "probes": what.probes, "logits": logits}
         places = _taps(net, train, taps, logits, pattern, tokens)
         began = time.monotonic()
@@ -147,6 +147,8 @@ def inner(model: nn.Module) -> nn.Module:
         raise InputError(f"the model must be a torch.nn.Module, got a {type(net).__name__}")
     if next(net.parameters(), None) is None:
         raise InputError(f"{type(net).__name__} has no parameters: there is nothing to measure")
+    if empty := [name for name, value in net.named_parameters() if nn.parameter.is_lazy(value)]:
+        raise InputError(f"{empty[0]} has no values yet: run the net on a batch once, so that its lazy layers take their shape")
     return net
 
 

@@ -64,8 +64,9 @@ def check_sets(ood: Any) -> dict[str, tuple[Any, Any]]:
     """Other data as pairs (train, test), of a test set alone (None, test); raise unless rows can have their names.
 
     >>> inputs, labels = np.zeros((3, 2)), np.arange(3)
-    >>> [train is None for train, _ in check_sets({"a": inputs, "b": (inputs, labels), "c": ((inputs, labels),) * 2}).values()]
-    [True, True, False]
+    >>> sets = {"a": inputs, "b": (inputs, labels), "c": (inputs, [0, 1, 2]), "d": ((inputs, labels),) * 2}
+    >>> [train is None for train, _ in check_sets(sets).values()]
+    [True, True, True, False]
     """
     pairs = {}
     if not isinstance(ood, Mapping):
@@ -95,6 +96,8 @@ def check_name(name: str) -> None:
 
 def _labels(second: Any) -> bool:
     """Whether the second of two is the labels of the first, not a test set."""
+    if isinstance(second, (tuple, list)):
+        return all(isinstance(label, (int, np.integer)) for label in second)
     return isinstance(second, (Tensor, np.ndarray)) and second.ndim == 1
 
 

@@ -16,7 +16,7 @@ from thermocline.measure import calibrating, collect, detecting, probing, source
 from thermocline.measure.again import Again, look_again, matrix_weight
 from thermocline.measure.capture import capture
 from thermocline.measure.collect import Batch, Collector, Readout
-from thermocline.measure.subject import Subject
+from thermocline.measure.subject import Subject, said_of
 from thermocline.moments import ClassMoments, grouped
 from thermocline.nets import Tap
 from thermocline.probes import Probe
@@ -167,7 +167,7 @@ def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Colle
     finite, counts, team = collect.Finite(), torch.zeros(0, dtype=torch.float64), subject.team
     start = subject.share(data).start
     for arguments, labels in subject.show(split, data, labelled=labelled):
-        with capture(subject.net, taps) as at:
+        with said_of(split), capture(subject.net, taps) as at:
             logits = subject.run(arguments)
         batch = Batch(start, arguments, labels, grouped(labels), logits, at)
         finite.add(batch)

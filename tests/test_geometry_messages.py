@@ -52,13 +52,16 @@ ASKED = {
     "probes.effective_depth(torch.ones(2, 2))": (
         "ValueError: accuracy must be a vector with one value a layer, got shape (2, 2)"
     ),
+    "nets.build('resnet18', classes=2, size=8)": (
+        "InputError: the net to build must be thermocline.spec.Net('resnet18'), got a str"
+    ),
     "probes.ood_drop(['a', 'b'])": f"TypeError: accuracy {NUMBERS}list of <U1",
 }
 
 CODE = """
 import json, sys
 import torch
-from thermocline import detect, geometry, probes
+from thermocline import detect, geometry, nets, probes
 from thermocline.moments import ClassMoments, Moments
 
 def answer(question):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import thermocline
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "thermocline"
 LEVELS = {
@@ -96,6 +98,10 @@ def test_every_citation_is_in_the_bibliography() -> None:
 def test_light_imports_leave_torch_alone(statement: str) -> None:
     code = f"{statement}; import sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_maths_is_reached_from_the_package() -> None:
+    assert {*LEVELS[0], *LEVELS[1]} - {"experiments"} <= set(dir(thermocline))
 
 
 def test_files_and_functions_stay_small() -> None:

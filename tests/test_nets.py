@@ -174,6 +174,12 @@ def test_a_net_that_cannot_be_built_is_named(net: Net, message: str) -> None:
         nets.build(net, classes=10, size=32)
 
 
+def test_no_classes_or_pixels_are_refused() -> None:
+    for shape in ({"classes": 0, "size": 8}, {"classes": 4, "size": 0}, {"classes": 4, "size": 8, "channels": 0}):
+        with pytest.raises(InputError, match="must be at least 1, got 0"):
+            nets.build(Net("mlp"), **shape)
+
+
 def test_a_vit_that_cannot_tile_the_image_says_so() -> None:
     with pytest.raises(InputError, match="cannot cut 31 x 31 pixels"):
         nets.build(Net("vit_tiny"), classes=10, size=31)

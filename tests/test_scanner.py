@@ -118,6 +118,7 @@ OTHER = tensors(4, 30, 6)
     [
         OTHER[0], OTHER, (None, OTHER), Pairs(OTHER), DataLoader(Pairs(OTHER), 7), TensorDataset(OTHER[0]), list(OTHER),
         DataLoader(OTHER[0], 7), OTHER[0].numpy(), {"x": OTHER[0]}, (OTHER[0], torch.zeros(30, dtype=torch.int64)),
+        (OTHER[0], OTHER[1].tolist()),
     ],
 )  # fmt: skip
 def test_a_test_set_alone_is_enough_for_detection(other) -> None:
@@ -244,7 +245,7 @@ class Dicts(Dataset):
         self.parts = parts
 
     def __len__(self) -> int:
-        return len(self.parts["ids"])
+        return len(next(iter(self.parts.values())))
 
     def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
         return {name: part[i] for name, part in self.parts.items()}
@@ -380,12 +381,45 @@ def test_our_own_nets_and_values_against_the_obvious_code() -> None:
         ((torch.zeros(5, 3, 8, 8, dtype=torch.uint8), torch.zeros(5, dtype=torch.int64)), "uint8"),
         (torch.zeros(5, 3, 8, 8), "a batch must be a pair"),
         (42, "data must be"),
+        ("cifar10", r"got the name 'cifar10': train, test = thermocline.load\('cifar10'\)$"),
+        (DataLoader(Dicts(image=torch.zeros(5, 3, 8, 8), label=torch.arange(5) % 4)), r"forward\(x\), .* are 'image': name"),
+        (((torch.zeros(5, 3, 8, 8), torch.zeros(5)), torch.arange(5) % 4), "the inputs are 2 without names"),
+        ((torch.zeros(5, 3, 8, 8).int(), torch.arange(5) % 4), r"not run on inputs of \(5, 3, 8, 8\) torch.int32: Input type"),
         (TensorDataset(torch.zeros(5, 3, 8, 8)), "a batch must be a pair"),
     ],
 )
 def test_bad_data_is_said(train, message: str) -> None:
     with pytest.raises(InputError, match=message):
         tc.scan(seeded(Foreign), train, SETS["test"])
+
+
+def test_a_split_that_the_net_does_not_take_is_named_with_its_shape() -> None:
+    for other in (torch.zeros(6, 1, 8, 8), torch.zeros(6, 3, 2, 2)):
+        shape = re.escape(str(tuple(other.shape)))
+        with pytest.raises(InputError, match=rf"^o/test: the net does not run on inputs of {shape} torch.float32: \w+") as said:
+            tc.scan(seeded(Foreign), SETS["train"], SETS["test"], ood={"o": other}, measures=["auroc"])
+        assert isinstance(said.value.__cause__, RuntimeError)
+    with pytest.raises(InputError, match="^test: the net takes forward"):
+        tc.scan(seeded(Foreign), SETS["train"], {"image": SETS["test"][0], "label": SETS["test"][1]}, measures=["accuracy"])
+
+
+def test_an_error_inside_the_net_stays_what_it_is() -> None:
+    class Broken(Foreign):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x + None)
+
+    with pytest.raises(TypeError, match="NoneType"):
+        tc.scan(seeded(Broken), SETS["train"], SETS["test"])
+
+
+def test_a_net_whose_lazy_layers_have_no_shape_is_told_to_run_first() -> None:
+    net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, CLASSES)))
+    with pytest.raises(InputError, match="^1.weight has no values yet: run the net on a batch once"):
+        tc.scan(net, SETS["train"], SETS["test"])
+    seeded(lambda: net(SETS["train"][0]))
+    wide = SETS["train"][0], SETS["train"][1].numpy().astype(np.uint16)
+    one, several = (tc.scan(net, wide, SETS["test"], measures="effective_depth", probes=it).rows for it in ("ridge", ["ridge"]))
+    assert one.equals(several)
 
 
 def test_one_class_is_refused_where_classes_are_told_apart() -> None:

@@ -165,6 +165,23 @@ def test_a_watch_counts_the_passes_of_a_compiled_net() -> None:
         compiled(x)
 
 
+def test_a_net_compiled_in_place_is_compiled_once_and_the_measuring_never() -> None:
+    net, (x, y), graphs, runs = seeded(mlp), vectors(), [], []
+
+    def backend(graph, inputs):
+        graphs.append([getattr(node.target, "__name__", "") for node in graph.graph.nodes if "call" in node.op])
+        return lambda *values: runs.append(1) or graph(*values)
+
+    net.compile(backend=backend)
+    with tc.Watch(net, (x, y), every=2) as watch:
+        for _ in range(4):
+            net(x)
+    rows(net, (x, y), ["all"])
+    net(x)
+    assert (watch.count, len(runs)) == (4, 5)
+    assert graphs == [["linear", "relu", "linear"]], "the net, whole"
+
+
 def test_a_sweep_does_not_go_beyond_the_format_of_the_net() -> None:
     x, y = vectors()
     found = rows(seeded(mlp).bfloat16(), (x, y), ["rank", "solution_rank"])
@@ -177,6 +194,33 @@ def blocks() -> nn.Module:
 
 def normed() -> nn.Module:
     return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 8)), nn.ReLU(), nn.Linear(8, CLASSES))
+
+
+def spectral() -> nn.Module:
+    norm = nn.utils.parametrizations.spectral_norm  # whose estimate of the norm moves on when the weight is read in training
+    return nn.Sequential(norm(nn.Linear(6, 8)), nn.ReLU(), norm(nn.Linear(8, CLASSES)))
+
+
+def test_a_weight_that_is_computed_is_left_as_it_was() -> None:
+    net, (x, y) = seeded(spectral).train(), vectors()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    rows(net, (x, y), ["all"])
+    screening.features_of(net, (x, y))
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+    def trained(watch: tc.Watch | None, net: nn.Module) -> dict[str, torch.Tensor]:
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for step in range(4):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x), y).backward()
+            optimizer.step()
+            if watch is not None:
+                watch.step(step)
+        return net.state_dict()
+
+    alone, watched = trained(None, seeded(spectral)), seeded(spectral)
+    with_it = trained(tc.Watch(watched, (x, y), every=1, measures=["accuracy", "alignment", "neural_collapse"]), watched)
+    assert all(torch.equal(value, with_it[name]) for name, value in alone.items())
 
 
 class Detached(nn.Module):
@@ -392,7 +436,7 @@ class Layered(nn.Module):
         return self.head(self.encoder(x).mean(1 if self.batch_first else 0))
 
 
-@pytest.mark.parametrize("tokens", [6, 7, 8])  # eight samples are looked at to find layers, or fewer where that could be tokens
+@pytest.mark.parametrize("tokens", [6, 7, 8])  # eight samples are looked at to find layers
 def test_whether_tokens_or_samples_come_first_changes_no_number(tokens: int) -> None:
     data = vectors(d=tokens)
     for options in ({}, {"taps": ["up", "encoder.layers.0", "encoder.layers.1.linear1", "head"]}):
@@ -400,9 +444,27 @@ def test_whether_tokens_or_samples_come_first_changes_no_number(tokens: int) -> 
         for one, other in zip(*found, strict=True):
             assert (one["layer"], one["view"], one["params"]) == (other["layer"], other["view"], other["params"])
             assert one["value"] == pytest.approx(other["value"], rel=1e-3, abs=1e-4), one
-    loader = DataLoader(TensorDataset(*data), 8)
-    batched, whole = rows(seeded(lambda: Layered(False)), loader, ["rank"]), rows(seeded(lambda: Layered(True)), data, ["rank"])
-    assert [(r["layer"], r["params"], r["value"]) for r in batched] == [(r["layer"], r["params"], r["value"]) for r in whole]
+    whole = rows(seeded(lambda: Layered(True)), data, ["rank"])
+    for size in (1, tokens, 8):  # the last batch of 90 samples is smaller
+        batched = rows(seeded(lambda: Layered(False)), DataLoader(TensorDataset(*data), size), ["rank"])
+        for one, other in zip(batched, whole, strict=True):
+            assert [one[key] for key in ("layer", "params", "value")] == [other[key] for key in ("layer", "params", "value")]
+
+
+def test_as_many_tokens_or_windows_as_samples_are_not_taken_for_them() -> None:
+    data = vectors(6, d=6)
+    taps = scanner._taps(seeded(lambda: Layered(False)), data)
+    assert [tap.tokens_first for tap in taps] == [True, *(False, True, True) * 2, False], "attention is turned when it is read"
+
+    class Doubled(Layered):
+        """Every sample twice, side by side, as beams are."""
+
+        def forward(self, x):
+            x = self.up(x.T[:, :, None]).repeat_interleave(2, 1)
+            return self.head(self.encoder(x).mean(0)[::2])
+
+    with pytest.warns(UserWarning, match="layers left out: encoder.layers.0.self_attn, .*do not go sample by sample"):
+        assert [tap.path for tap in scanner._taps(seeded(lambda: Doubled(False)), data)] == ["up", "head"]
 
 
 def test_tokens_taken_for_samples_are_refused_by_name() -> None:

@@ -21,8 +21,8 @@ __version__ = "0.1.0"
 _HOMES = {"load": "data", "MEASURES": "measure", "capture": "measure", "load_rows": "record", "render": "report"}
 _HOMES |= {"scan": "scanner", "Watch": "scanner", "load_detector": "shelf", "save_detector": "shelf"}
 _MODULES = (
-    "advise", "data", "detect", "geometry", "measure", "moments", "nets", "probes", "record", "report", "run", "screening",
-    "shelf", "softmax", "spec", "team", "train",
+    "advise", "attention", "data", "detect", "geometry", "measure", "moments", "nets", "probes", "record", "report", "run",
+    "screening", "shelf", "softmax", "spec", "team", "train",
 )  # fmt: skip
 __all__ = [*_HOMES, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 

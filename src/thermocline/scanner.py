@@ -89,8 +89,8 @@ def scan(
     ood: Mapping[str, Any] | None = None,
     *,
     temperature: float = 1.0,
-    measures: Iterable[str] = ("all",),
-    probes: Sequence[Probe] = ("ridge",),
+    measures: str | Iterable[str] = ("all",),
+    probes: Probe | Sequence[Probe] = ("ridge",),
     taps: Sequence[Tap | str] = (),
     pattern: str = "*",
     tokens: Literal["mean", "cls"] = "mean",
@@ -113,9 +113,9 @@ def scan(
     net = inner(model)
     ood, temperature = measure.check_sets({} if ood is None else ood), _number(temperature)
     with _random_states_kept(train, test, *(split for pair in ood.values() for split in pair)):
-        asked = (measures,) if isinstance(measures, str) else tuple(measures)
+        asked, kinds = ((one,) if isinstance(one, str) else tuple(one) for one in (measures, probes))
         facts = _facts(net, train, measure.select(asked), seed)
-        what = _spec(net, name, train, temperature, seed, ood=tuple(ood), measures=asked, probes=tuple(probes))
+        what = _spec(net, name, train, temperature, seed, ood=tuple(ood), measures=asked, probes=kinds)
         options = {"temperature": temperature, "measures": asked, "probes": what.probes, "logits": logits}
         places = _taps(net, train, taps, logits, pattern, tokens)
         began = time.monotonic()
@@ -147,6 +147,8 @@ def inner(model: nn.Module) -> nn.Module:
         raise InputError(f"the model must be a torch.nn.Module, got a {type(net).__name__}")
     if next(net.parameters(), None) is None:
         raise InputError(f"{type(net).__name__} has no parameters: there is nothing to measure")
+    if empty := [name for name, value in net.named_parameters() if nn.parameter.is_lazy(value)]:
+        raise InputError(f"{empty[0]} has no values yet: run the net on a batch once, so that its lazy layers take their shape")
     return net
 
 
@@ -175,10 +177,12 @@ def _taps(
     arguments, _ = next(source.samples(data, net, size=8))
     subject = measure.Subject(net, (), 1.0, logits)
     with measure.evaluating(net), torch.no_grad():
-        run = functools.partial(subject.run, _few(arguments))
+        few = {name: argument[:8] for name, argument in arguments.items()}
+        more = {name: torch.cat([argument, argument[:1]]) for name, argument in few.items()}
+        run, other = functools.partial(subject.run, few), functools.partial(subject.run, more)
         if not given:
-            return find_taps(net, run, pattern=pattern, tokens=tokens)
-        taps = named_taps(net, run, given, tokens=tokens)
+            return find_taps(net, run, more=other, pattern=pattern, tokens=tokens)
+        taps = named_taps(net, run, given, more=other, tokens=tokens)
         with measure.capture(net, taps) as at:
             found = run()
     if len(set(taps)) < len(taps):
@@ -187,13 +191,6 @@ def _taps(
         head = f"{taps[-1].path} gives {width} values a sample, and there are {count} logits"
         raise InputError(f"the last of taps must be the head: {head}")
     return taps
-
-
-def _few(arguments: Mapping[int | str, Tensor]) -> dict[int | str, Tensor]:
-    """Eight samples or fewer: as many as nothing else in them is, nor tokens with one more, by which samples are known."""
-    sizes = {size for argument in arguments.values() for size in argument.shape[1:]}
-    count = next((count for count in range(8, 2, -1) if not {count, count - 1} & sizes), 8)
-    return {name: argument[:count] for name, argument in arguments.items()}
 
 
 class Watch:
@@ -249,8 +246,10 @@ class Watch:
         self.spent = time.monotonic() - self.began
 
     def __enter__(self) -> Watch:
-        # On what the user calls: a compiled net does not call the hooks of the one inside.
-        self._closing.callback(self.outer.register_forward_pre_hook(self._count).remove)
+        # On what the user calls: a compiled net does not call the hooks of the one inside. One compiled in place traces its
+        # own, and would compile the measuring. Not a decorator: it imports the compiler, which takes seconds.
+        count: Any = torch.compiler.disable(self._count)
+        self._closing.callback(self.outer.register_forward_pre_hook(count).remove)
         return self
 
     def __exit__(self, *_: object) -> None:

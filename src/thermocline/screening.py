@@ -43,12 +43,13 @@ def features_of(model: nn.Module, data: Any) -> Features:
                 logits = subject.run(arguments)
             parts.append((at[place], logits))
             known += [] if labels is None else [labels]
-    features, logits = (torch.cat(some) for some in zip(*parts))
+        features, logits = (torch.cat(some) for some in zip(*parts))
+        weight, bias = linear_head(net.get_submodule(head.path), features, logits)
     if not (features.isfinite().all() and logits.isfinite().all()):
         where = data.name if isinstance(data, Split) else "these data"
         raise Failure(f"the net gives NaN or infinite values on {where}: nothing can be detected by them")
     labels = torch.cat(known) if len(known) == len(parts) else None
-    return Features(features, logits, labels, *linear_head(net.get_submodule(head.path), features, logits))
+    return Features(features, logits, labels, weight, bias)
 
 
 def make(name: str, settings: Iterable[str], found: Features, *, temperature: float) -> detect.Detector:

@@ -54,16 +54,19 @@ def measure(
     pairs = check_sets(ood)
     needs = frozenset().union(*(one.needs for one in chosen))
     subject = Subject(net, tuple(taps) or nets.taps(net), temperature, logits, probes, progress, team)
-    seen = look(subject, train, test, pairs if "ood" in needs else {}, needs, final=final)
-    return [row for one in chosen for row in one.function(seen)] if team.leads else []
+    # The measures too read weights, and one that is computed may change by being read in training mode, as spectral norm's.
+    with evaluating(net):
+        seen = look(subject, train, test, pairs if "ood" in needs else {}, needs, final=final)
+        return [row for one in chosen for row in one.function(seen)] if team.leads else []
 
 
 def check_sets(ood: Any) -> dict[str, tuple[Any, Any]]:
     """Other data as pairs (train, test), of a test set alone (None, test); raise unless rows can have their names.
 
     >>> inputs, labels = np.zeros((3, 2)), np.arange(3)
-    >>> [train is None for train, _ in check_sets({"a": inputs, "b": (inputs, labels), "c": ((inputs, labels),) * 2}).values()]
-    [True, True, False]
+    >>> sets = {"a": inputs, "b": (inputs, labels), "c": (inputs, [0, 1, 2]), "d": ((inputs, labels),) * 2}
+    >>> [train is None for train, _ in check_sets(sets).values()]
+    [True, True, True, False]
     """
     pairs = {}
     if not isinstance(ood, Mapping):
@@ -93,6 +96,8 @@ def check_name(name: str) -> None:
 
 def _labels(second: Any) -> bool:
     """Whether the second of two is the labels of the first, not a test set."""
+    if isinstance(second, (tuple, list)):
+        return all(isinstance(label, (int, np.integer)) for label in second)
     return isinstance(second, (Tensor, np.ndarray)) and second.ndim == 1
 
 

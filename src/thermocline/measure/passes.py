@@ -16,7 +16,7 @@ from thermocline.measure import calibrating, collect, detecting, probing, source
 from thermocline.measure.again import Again, look_again, matrix_weight
 from thermocline.measure.capture import capture
 from thermocline.measure.collect import Batch, Collector, Readout
-from thermocline.measure.subject import Subject, evaluating
+from thermocline.measure.subject import Subject, said_of
 from thermocline.moments import ClassMoments, grouped
 from thermocline.nets import Tap
 from thermocline.probes import Probe
@@ -138,11 +138,11 @@ Pairs = Mapping[str, tuple[Any, Any]]
 def look(subject: Subject, train: Any, test: Any, ood: Pairs, needs: frozenset[str], *, final: bool) -> Seen:
     """The passes: over each training split first, from which come the probes and detectors that its test split is read with.
 
-    Other data without a training split are shown to detectors alone, and need no labels.
+    Other data without a training split are shown to detectors alone, and need no labels. The net is `evaluating`.
     """
     seen = Seen(subject.net, subject.taps, subject.temperature, tuple(ood), final, _last(subject))
     detectors = {}
-    with evaluating(subject.net), torch.no_grad():
+    with torch.no_grad():
         for name, (fit_on, test_on) in {"": (train, test), **ood}.items():
             prefix, known = f"{name}/" if name else "", not name
             hint = f": for detection alone, give its test set alone, ood={{{name!r}: test}}" if name else ""
@@ -173,7 +173,7 @@ def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Colle
     finite, counts, team = collect.Finite(), torch.zeros(0, dtype=torch.float64), subject.team
     start = subject.share(data).start
     for arguments, labels in subject.show(split, data, labelled=labelled):
-        with capture(subject.net, taps) as at:
+        with said_of(split), capture(subject.net, taps) as at:
             logits = subject.run(arguments)
         batch = Batch(start, arguments, labels, grouped(labels), logits, at)
         finite.add(batch)

@@ -110,6 +110,8 @@ def _pairs(data: Any, size: int, dtype: torch.dtype, order: Tensor | None) -> It
         yield from ((batch.images, batch.labels if data.labelled else None) for batch in parts)
     elif isinstance(data, (tuple, list, Mapping, Tensor, np.ndarray)):
         yield from _cut(*_parted(data), size, order)
+    elif isinstance(data, str):
+        raise InputError(f"data must be {FORMS}, got the name {data!r}: train, test = thermocline.load({data!r})")
     elif _once(data):
         raise InputError("data is an iterator, which can be read only once: give a DataLoader, a Dataset or tensors")
     elif not (hasattr(data, "__iter__") or hasattr(data, "__getitem__")):
@@ -196,7 +198,7 @@ def _labels(labels: Any) -> Tensor:
     labels = torch.as_tensor(labels)
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
         raise InputError(f"labels must be one whole number a sample, got {labels.dtype} of shape {tuple(labels.shape)}")
-    labels = labels.long()
+    labels = labels.long()  # of uint16 torch takes no minimum
     if len(labels) and int(labels.min()) < 0:
         raise InputError(f"labels must be 0 or more, got {int(labels.min())}")
     if len(labels) and int(labels.max()) >= MOST:

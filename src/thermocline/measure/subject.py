@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from thermocline.measure import source
 from thermocline.nets import Tap
-from thermocline.spec import InputError
+from thermocline.spec import Failure, InputError
 from thermocline.team import ALONE, Team
 
 BATCH = 1000  # samples a forward pass while measuring
@@ -36,7 +37,7 @@ class Subject(NamedTuple):
         order = None if self.team.size == 1 else torch.arange(part.start, part.stop)
         read = source.batches if labelled else source.samples
         batches = read(data, self.net, size=BATCH, order=order)
-        try:
+        with said_of(split):
             if self.progress:
                 known = source.count(data)
                 total = -(-known // BATCH) if known and not isinstance(data, DataLoader) else len(data) if known else None
@@ -45,8 +46,6 @@ class Subject(NamedTuple):
                 first = next(iter(arguments.values()))
                 blank = torch.zeros(len(first), dtype=torch.int64, device=first.device)
                 yield arguments, labels if labelled and labels is not None else blank
-        except InputError as error:
-            raise InputError(f"{split}: {error}") from None
 
     def share(self, data: Any) -> slice:
         """Which samples this process of a team looks at; all where it is alone."""
@@ -61,11 +60,44 @@ class Subject(NamedTuple):
         """The logits of a batch."""
         placed = [value for name, value in arguments.items() if isinstance(name, int)]
         named = {name: value for name, value in arguments.items() if isinstance(name, str)}
-        output = _logits(self.logits(self.net(*placed, **named)))
+        try:
+            returned = self.net(*placed, **named)
+        except (InputError, Failure, torch.OutOfMemoryError):
+            raise
+        except TypeError:
+            _check_names(self.net, placed, named)
+            raise
+        except (RuntimeError, ValueError, AssertionError, IndexError) as error:  # whatever a net refuses inputs by
+            if "DefaultCPUAllocator" in str(error):  # out of memory
+                raise
+            kinds = " and ".join(f"{tuple(value.shape)} {value.dtype}" for value in arguments.values())
+            reason = str(error).strip().partition("\n")[0]
+            raise InputError(f"the net does not run on inputs of {kinds}: {reason}") from error
+        output = _logits(self.logits(returned))
         if not isinstance(output, Tensor) or output.ndim != 2:
             kind = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
             raise InputError(f"the net returns {kind}, not (samples, classes) logits: pass logits=lambda output: ...")
         return output
+
+
+def _check_names(net: nn.Module, placed: list[Tensor], named: Mapping[str, Tensor]) -> None:
+    """Raise unless a net takes inputs of these names, and so many without one."""
+    takes = inspect.signature(net.forward)
+    try:
+        takes.bind(*placed, **named)
+    except TypeError:
+        came = ", ".join(map(repr, named)) if named else f"{len(placed)} without names"
+        told = "name them as it does (labels are 'labels' or 'label'), or give pairs (inputs, labels)"
+        raise InputError(f"the net takes forward({', '.join(takes.parameters)}), but the inputs are {came}: {told}") from None
+
+
+@contextlib.contextmanager
+def said_of(split: str) -> Iterator[None]:
+    """What is wrong with inputs, with the name of the split they are of."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{split}: {error}") from error.__cause__
 
 
 def _logits(output: Any) -> Any:
@@ -78,14 +110,17 @@ def evaluating(net: nn.Module) -> Iterator[None]:
     """Evaluation mode, and float32 that is float32; afterwards each module, and torch, in the mode it had.
 
     A GPU rounds what convolutions of float32 read to TF32, 10 bits: small singular values would be those of the rounding.
+    A net compiled in place runs as it was written: compiled with our hooks in it, it might not be compiled without again.
     """
     modes = {module: module.training for module in net.modules()}
     matmul, cudnn = torch.backends.cuda.matmul, cast(Any, torch.backends.cudnn)
     before = matmul.allow_tf32, cudnn.allow_tf32
+    compiled = any(module._compiled_call_impl is not None for module in modes)
     net.eval()
     matmul.allow_tf32 = cudnn.allow_tf32 = False
     try:
-        yield
+        with torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext():
+            yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32 = before
         for module, mode in modes.items():

@@ -43,6 +43,9 @@ NAMES = {
 
 def check(net: spec.Net) -> None:
     """Raise unless this net can be built."""
+    if not isinstance(net, spec.Net):
+        wanted = f"thermocline.spec.Net({net!r})" if isinstance(net, str) else "a thermocline.spec.Net"
+        raise InputError(f"the net to build must be {wanted}, got a {type(net).__name__}")
     foreign = borrowed.split(net.name)
     if foreign:
         borrowed.maker(net.name)
@@ -70,6 +73,9 @@ def build(net: spec.Net, *, classes: int, size: int, channels: int = 3, seed: in
     `logit_norm_init` needs images: `set_logit_norm` sees to it.
     """
     check(net)
+    for what, count in (("classes", classes), ("size", size), ("channels", channels)):
+        if count < 1:
+            raise InputError(f"{what} must be at least 1, got {count}")
     if net.logit_norm == "after" and classes < 3:
         raise InputError("net.logit_norm=after leaves two classes nothing to learn: normalised, two logits are 1 and -1")
     with torch.random.fork_rng(devices=[]):

@@ -119,6 +119,7 @@ def find_taps(
     net: nn.Module,
     run: Callable[[], Tensor],
     *,
+    more: Callable[[], Tensor] | None = None,
     pattern: str = "*",
     tokens: Literal["mean", "cls"] = "mean",
     widest: int = WIDEST,
@@ -127,7 +128,8 @@ def find_taps(
 
     `run` makes one forward pass and returns the logits. The head is the layer that gives them, and comes last. Images are
     viewed through a 2 x 2 pool, tokens through their mean or first one, and what is still wider through a fixed subset.
-    Layers of other kinds, such as an LSTM, are left out with a warning.
+    Layers of other kinds, such as an LSTM, are left out with a warning. `more` is `run` with one sample more, which tells
+    the samples' axis from another as long: tokens may come first, and be as many.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 5))
     >>> [(tap.path, tap.view) for tap in find_taps(net, lambda: net(torch.zeros(2, 1, 8, 8)))]
@@ -135,7 +137,7 @@ def find_taps(
     """
     layers: dict[nn.Module, str] = {module: name for name, module in net.named_modules() if isinstance(module, _FOUND)}
     others = {module: name for name, module in net.named_modules() if _other_layer(module)}
-    logits, ran = _outputs([*layers, *others], run)
+    logits, ran, axes = _outputs([*layers, *others], run, more)
     fired = [(module, output) for module, output in ran if module in layers]
     # Values, not identity: the net may return a copy or a cast of its head's output. Whether they are finite is judged later.
     flat = [(module, output.flatten(1).to(logits)) for module, output in fired if output.ndim > 1]
@@ -152,9 +154,9 @@ def find_taps(
     if reused := [layers[module] for module in modules if modules.count(module) > 1]:
         raise InputError(f"{reused[0]} runs more than once in a pass, so it has no single value: leave it out by pattern=")
     _warn_of({others[module] for module, _ in ran if module in others}, [layers[module] for module, _ in fired], net, pattern)
-    chosen = _by_sample({layers[module]: (module, output) for module, output in chosen}, logits)
+    chosen = _by_sample({layers[module]: (module, output) for module, output in chosen}, logits, axes)
     ordered = sorted(chosen, key=lambda pair: pair[0] is heads[-1])
-    return tuple(_tap(layers[module], module, output, tokens, widest, len(logits)) for module, output in ordered)
+    return tuple(_tap(layers[one], one, output, tokens, widest, axes[one] or 0) for one, output in ordered)
 
 
 def named_taps(
@@ -162,6 +164,7 @@ def named_taps(
     run: Callable[[], Tensor],
     given: Iterable[Tap | str],
     *,
+    more: Callable[[], Tensor] | None = None,
     tokens: Literal["mean", "cls"] = "mean",
     widest: int = WIDEST,
 ) -> tuple[Tap, ...]:
@@ -173,7 +176,7 @@ def named_taps(
     """
     given = list(given)
     paths = {path: module_at(net, path) for path in given if isinstance(path, str)}
-    logits, ran = _outputs(list(paths.values()), run)
+    logits, ran, axes = _outputs(list(paths.values()), run, more)
     outputs = dict(ran)
     found: dict[str, Tap] = {}
     for path, module in paths.items():
@@ -181,13 +184,24 @@ def named_taps(
             raise InputError(f"{path} does not run by itself in a forward pass of the net: tap the module around it")
         if not isinstance(output := outputs[module], Tensor):
             raise InputError(f"the output of {path} is a {type(output).__name__}, not a tensor: tap one of its parts")
-        _check_samples(path, output, logits)
-        found[path] = _tap(path, module, output, tokens, widest, len(logits))
+        if (axis := axes[module]) is None:
+            raise _no_samples(path, output, logits)
+        found[path] = _tap(path, module, output, tokens, widest, axis)
     return tuple(found[tap] if isinstance(tap, str) else tap for tap in given)
 
 
-def _outputs(modules: Iterable[nn.Module], run: Callable[[], Tensor]) -> tuple[Tensor, list[tuple[nn.Module, Any]]]:
-    """What one forward pass returns, and what these modules give in it, in the order they run."""
+def _outputs(
+    modules: Sequence[nn.Module], run: Callable[[], Tensor], more: Callable[[], Tensor] | None
+) -> tuple[Tensor, list[tuple[nn.Module, Any]], dict[nn.Module, int | None]]:
+    """What a forward pass returns, what these modules give in it, in the order they run, and which axis is the samples'."""
+    logits, fired = _pass(modules, run)
+    outputs = {module: output for module, output in fired if isinstance(output, Tensor)}
+    grown = {module: output.shape for module, output in _pass(list(outputs), more)[1]} if more else {}
+    axes = {module: _sample_axis(output.shape, len(logits), grown.get(module)) for module, output in outputs.items()}
+    return logits, fired, axes
+
+
+def _pass(modules: Iterable[nn.Module], run: Callable[[], Tensor]) -> tuple[Tensor, list[tuple[nn.Module, Any]]]:
     fired: list[tuple[nn.Module, Any]] = []
 
     def note(module: nn.Module, inputs: Any, output: Any) -> None:
@@ -199,28 +213,34 @@ def _outputs(modules: Iterable[nn.Module], run: Callable[[], Tensor]) -> tuple[T
         return run(), fired
 
 
-def _by_sample(layers: dict[str, tuple[nn.Module, Tensor]], logits: Tensor) -> list[tuple[nn.Module, Tensor]]:
+def _sample_axis(shape: Sequence[int], samples: int, grown: Sequence[int] | None) -> int | None:
+    """The first axis, or the one behind tokens, as in torch's transformers by default; None where neither is the samples'.
+
+    `grown` is the shape with one sample more.
+
+    >>> _sample_axis((6, 6, 8), 6, None), _sample_axis((6, 6, 8), 6, (6, 7, 8)), _sample_axis((12, 6, 8), 6, (14, 6, 8))
+    (0, 1, None)
+    """
+    axes = (0, 1) if len(shape) == 3 else (0,) if len(shape) > 1 else ()
+    return next((at for at in axes if shape[at] == samples and (grown is None or grown[at] == samples + 1)), None)
+
+
+def _by_sample(
+    layers: dict[str, tuple[nn.Module, Tensor]], logits: Tensor, axes: dict[nn.Module, int | None]
+) -> list[tuple[nn.Module, Tensor]]:
     """Those whose outputs are sample by sample, as attention within windows is not; where only the head is, it is refused."""
-    others = [path for path, (_, output) in layers.items() if _tokens_first(output, len(logits)) is None]
+    others = [path for path, (module, _) in layers.items() if axes[module] is None]
     if len(layers) - len(others) < 2 <= len(layers):
-        _check_samples(others[0], layers[others[0]][1], logits)
+        raise _no_samples(others[0], layers[others[0]][1], logits)
     if others:
         told = "Their outputs do not go sample by sample: depth is counted without them"
         warnings.warn(f"layers left out: {', '.join(others)}. {told}", stacklevel=3)
     return [pair for path, pair in layers.items() if path not in others]
 
 
-def _tokens_first(output: Tensor, samples: int) -> bool | None:
-    """Whether tokens come before samples, as in torch's transformers by default; None where no place is the samples'."""
-    if output.ndim > 1 and len(output) == samples:
-        return False
-    return True if output.ndim == 3 and output.shape[1] == samples else None
-
-
-def _check_samples(path: str, output: Tensor, logits: Tensor) -> None:
-    if _tokens_first(output, len(logits)) is None:
-        given = f"the output of {path} is of shape {tuple(output.shape)} for {len(logits)} samples"
-        raise InputError(f"{given}, of which none is theirs: leave it out by pattern=, or name other layers in taps=")
+def _no_samples(path: str, output: Tensor, logits: Tensor) -> InputError:
+    given = f"the output of {path} is of shape {tuple(output.shape)} for {len(logits)} samples"
+    return InputError(f"{given}, of which none is theirs: leave it out by pattern=, or name other layers in taps=")
 
 
 def _other_layer(module: nn.Module) -> bool:
@@ -247,11 +267,11 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 
-def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Literal["mean", "cls"], widest: int, samples: int) -> Tap:
+def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Literal["mean", "cls"], widest: int, axis: int) -> Tap:
     """A convolution has its channels first, a linear layer its features last, whatever the number of axes."""
-    first, turned = _channels_first(layer, output), bool(_tokens_first(output, samples))
-    alone = output.numel() <= samples * output.shape[1 if first else -1]
-    tap = Tap(name, view="flatten" if alone else "pool2" if first else tokens, tokens_first=turned)
+    first = _channels_first(layer, output)
+    alone = output.numel() <= output.shape[axis] * output.shape[1 if first else -1]
+    tap = Tap(name, view="flatten" if alone else "pool2" if first else tokens, tokens_first=axis == 1)
     return replace(tap, subset=widest) if tap.read(output).shape[1] > widest else tap
 
 

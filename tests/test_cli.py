@@ -317,6 +317,28 @@ def test_other_data_may_be_a_test_set_alone(tmp_path: Path) -> None:
     assert "flat has no class folders" in thermocline("detect", "features", *words, *reading, cwd=tmp_path, code=2)
 
 
+def test_images_that_are_not_square_are_cut_aloud_and_not_for_a_net_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    generator = np.random.default_rng(0)
+    for number in range(20):
+        path = tmp_path / "wide" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(generator.integers(0, 256, (16, 30), dtype=np.uint8)).save(path)
+    cut = "folder:wide: images of 30 x 16 pixels are cut to their middle 16 x 16"
+    words = ["mine:net", "--inputs", "unit", "--device", "cpu"]
+    for verb in (["scan"], ["detect", "features", "-o", "x.npz"]):
+        said = thermocline(*verb, *words, "--data", "folder:wide", cwd=tmp_path, code=2)
+        assert cut in said
+        assert "thermocline.scan takes images of any shape" in said
+        assert said.count("\n") == 1
+    other = ["detect", "features", *words, "--like", "digits", "--data", "folder:wide", "-o", "x.npz"]
+    (tmp_path / "mine.py").write_text(MINE.replace("256", "64"))
+    assert f"warning: {cut}" in thermocline(*other, cwd=tmp_path)
+    sized = [word for one in ("net.depth=3", "net.width=16", "train.epochs=1") for word in ("--set", one)]
+    said = thermocline("train", "--data", "folder:wide", *sized, "--device", "cpu", "--out", "mine", cwd=tmp_path)
+    assert said.count(f"warning: {cut}") == 1
+
+
 def test_how_a_model_sees_images_must_be_said(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     for verb in (["scan"], ["detect", "features", "-o", "x.npz"]):

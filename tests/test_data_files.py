@@ -238,10 +238,12 @@ def test_folder_images_of_any_shape_become_squares(tmp_path: Path) -> None:
             path = tmp_path / name / f"{number}.png"
             path.parent.mkdir(exist_ok=True)
             Image.fromarray(tall if number else np.full((20, 20), 100, np.uint8)).save(path)
-    train, test = data.load(f"folder:{tmp_path}")
+    with pytest.warns(UserWarning, match="not square, such as those of 20 x 60 pixels, are cut to their middle"):
+        train, test = data.load(f"folder:{tmp_path}")
     assert set(torch.cat([train.images, test.images]).flatten(1).unique().tolist()) == {100, 200}
     assert train.size == 20
-    assert data.load(f"folder:{tmp_path}", size=32)[0].size == 32
+    with pytest.warns(UserWarning, match="are cut"):
+        assert data.load(f"folder:{tmp_path}", size=32)[0].size == 32
 
 
 def test_a_folder_with_one_colour_image_is_read_in_colour(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from thermocline.cli.common import DataDir, Device, out, say
-from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, try_out
+from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, try_out, whole_images
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -109,9 +109,10 @@ def _for_own(model: str, inputs: str | None, read: _Reading) -> Split:
             "--inputs standardised is by the mean and std of the data the model was trained on: name them with --like NAME "
             "(--data is what to read, if it is another set)"
         )
-    if read.like is None:
-        return read.other(name, None).seen(way)
-    known = sets.load(read.like, device=read.place, data_dir=read.data_dir)
+    with whole_images():
+        if read.like is None:
+            return read.other(name, None).seen(way)
+        known = sets.load(read.like, device=read.place, data_dir=read.data_dir)
     return known[read.split == "test"].seen(way) if name == read.like else read.other(name, known[0].seen(way))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,11 +52,26 @@ def images_for(
 
     ood = tuple(ood)
     sets.require_other(data, ood)
-    train, test = (split.seen(way) for split in sets.load(data, device=device, data_dir=data_dir))
+    with whole_images():
+        train, test = (split.seen(way) for split in sets.load(data, device=device, data_dir=data_dir))
     others = {name: sets.load_other(name, like=train, device=device, data_dir=data_dir) for name in ood}
     said = [f"images were shown as {way}: {sets.INPUTS[way]}"]
     said += [f"{name} has no labelled training images: detection only" for name, pair in others.items() if pair[0] is None]
     return (train, test, others), "\n".join(said)
+
+
+@contextlib.contextmanager
+def whole_images() -> Iterator[None]:
+    """Refuse to cut images of a model's own data, all of one shape that is not square: it may have seen them whole."""
+    from thermocline.data import AllCut
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AllCut)
+        try:
+            yield
+        except AllCut as cut:
+            more = "which a model trained on them whole never saw: in Python, thermocline.scan takes images of any shape"
+            raise InputError(f"{cut}, {more}; if it was trained on the middle, cut the files themselves") from None
 
 
 def callable_of(words: str) -> Any:

@@ -152,9 +152,11 @@ def test_bad_arrays_are_refused_in_one_line(tmp_path: Path, case: str) -> None:
 def test_files_that_are_no_archives(tmp_path: Path) -> None:
     for name, content in {"empty": b"", "text": b"hello", "zip": b"PK\x03\x04 torn"}.items():
         (tmp_path / name).write_bytes(content)
-        assert "not an .npz file" in refusal(f"arrays:{tmp_path / name}")
+        assert "numpy.savez(file, x_train=..., y_train=..., x_test=..., y_test=...)" in refusal(f"arrays:{tmp_path / name}")
     np.save(tmp_path / "one.npy", X)
     assert "single array" in refusal(f"arrays:{tmp_path / 'one.npy'}")
+    np.savez(tmp_path / "places.npz", np.zeros(3))
+    assert "it has: arr_0; write it with numpy.savez(file, x_train=..., " in refusal(f"arrays:{tmp_path / 'places.npz'}")
     assert "does not exist" in refusal(f"arrays:{tmp_path / 'absent.npz'}")
     assert "cannot be read" in refusal(f"arrays:{tmp_path}")
     assert "arrays:FILE.npz" in refusal("arrays:")

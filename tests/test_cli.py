@@ -167,6 +167,15 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "scan" / "spec.json").read_text())["seed"] == 4
     assert "images were shown as unit: pixels in [0, 1]" in printed
     assert "holds an earlier scan" in thermocline(*words, cwd=tmp_path, code=2)
+    (tmp_path / "busy").mkdir()
+    (tmp_path / "busy" / "precious.txt").write_text("kept")
+    for place, message in {
+        "/proc/x": "nothing can be written in /proc",
+        "busy": "busy holds 'precious.txt'",
+        "small.npz/x": "small.npz is a file",
+    }.items():
+        said = thermocline(*words[:2], *words[4:], "--data", "arrays:unread", "--out", place, cwd=tmp_path, code=2)
+        assert message in said, "before any data are read"
     words += ["--out", "second"]
     for model, message in {
         "mine:nett": "did you mean 'net'?",

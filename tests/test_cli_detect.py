@@ -52,6 +52,8 @@ def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
         (["score", "neco.safetensors", "train.npz", "-o", "s.txt"], "written as .csv or .parquet"),
         (["features", "run", "--data", "digitz", "-o", "x.npz"], "did you mean 'digits'?"),
         (["features", "run", "--split", "half", "-o", "x.npz"], "takes train or test"),
+        (["features", "run", "-o", "/proc/x.npz"], "nothing can be written in /proc"),
+        (["features", "run", "-o", "none/x.npz"], "there is no folder none"),
         (["features", "nonsense", "-o", "x.npz"], "there is no run directory nonsense, and it is not MODULE:CALLABLE"),
         (["features", "non:sense", "-o", "x.npz"], "name the data"),
         (["features", "run", "--inputs", "unit", "-o", "x.npz"], "a run directory knows both"),

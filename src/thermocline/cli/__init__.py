@@ -194,8 +194,8 @@ def scan(
     With --attention: entropy, largest weight and spread of logits of every head of a transformers model, by length.
     """
     attending.require(context, attention=attention)
-    make = None if attention else callable_of(model)
     require_unused(to)
+    make = None if attention else callable_of(model)
     if make is None or data is None:
         attending.scan(model, prompts, lengths, count, to, device)
         return

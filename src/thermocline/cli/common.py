@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +48,19 @@ def require_unused(folder: Path) -> None:
         raise InputError(f"{folder} holds an earlier scan or run; choose another directory with --out")
     if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
         raise InputError(f"{file} is a file, and --out a folder: choose another")
+    from thermocline import record
+
+    record.check_place(folder)
+    require_writable(folder)
+
+
+def require_writable(folder: Path) -> None:
+    """Raise where nothing can be written in a folder, or in the one it is to be made in; leaves nothing behind."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise InputError(f"nothing can be written in {there} ({error.strerror}): choose another place with --out") from None
 
 
 def fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:

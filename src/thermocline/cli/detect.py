@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.table import Table
 
-from thermocline.cli.common import DataDir, Device, out, say
+from thermocline.cli.common import DataDir, Device, out, require_writable, say
 from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, try_out, whole_images
 from thermocline.spec import InputError
 
@@ -44,6 +44,9 @@ def features(
 
     if split not in ("train", "test"):
         raise InputError(f"--split takes train or test, got {split!r}")
+    if not to.parent.is_dir():
+        raise InputError(f"there is no folder {to.parent} to write {to.name} into: make it, or choose another with --out")
+    require_writable(to.parent)
     read = _Reading(data, like, split, check_device(device), data_dir)
     if (Path(model) / "spec.json").exists():
         if inputs or weights:

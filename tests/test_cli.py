@@ -108,6 +108,15 @@ def test_the_version_is_told(tmp_path: Path) -> None:
             ["sweep", "--over", "seed=0", "--over", "seed=1"],
             "--over names seed twice; write all of its values at once, seed=a,b,c",
         ),
+        (
+            ["sweep", "--over", "train.temperature=1,2", "--set", "train.temperature=3"],
+            "--over and --set both name train.temperature; leave one of them out",
+        ),
+        (["sweep", "--data", "digits", "--over", "data.name=runes,digits"], "--data and --over both name data.name"),
+        (["train", "--temperature", "1", "--set", "train.temperature=7"], "--temperature and --set both name train."),
+        (["train", "--seed", "3", "--set", "seed = 4"], "--seed and --set both name seed"),
+        (["train", "--set", "seed=1", "--set", "seed=2"], "--set names seed twice; leave one of them out"),
+        (["train", "--data", "digits", "--set", "data.name=runes"], "--data and --set both name data.name"),
         (["sweep", "--over", "train.temperature=1,2", "--jobs", "2", "--out", "text.npz/runs"], "cannot write"),
         (["train", "--device", "meta"], "unknown device 'meta'"),
         (["report", "nowhere"], "no run directory at nowhere"),
@@ -364,7 +373,8 @@ def test_how_a_model_sees_images_must_be_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", [["train"], ["sweep", "--over", "train.temperature=1,2", "--jobs", "2"]])
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path, verb: list[str]) -> None:
-    words = [*verb, *TINY, "--set", "train.epochs=100000", "--out", "runs"]
+    words = [*verb, *TINY, "--out", "runs"]
+    words[words.index("train.epochs=2")] = "train.epochs=100000"
     # Started from a shell's background, this process and its children would ignore the signal.
     heeding = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "preexec_fn": heeding}

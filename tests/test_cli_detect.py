@@ -47,6 +47,11 @@ def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
         (["fit", "nekko", "train.npz", "-o", "x"], "did you mean 'neco'?"),
         (["fit", "knn", "train.npz", "-o", "x"], "KNN needs --set k=..."),
         (["fit", "knn", "train.npz", "--set", "k=100000", "-o", "x"], "100000"),
+        (["fit", "knn", "train.npz", "--set", "k=1", "--set", "k=2", "-o", "x"], "--set names k twice"),
+        (
+            ["fit", "msp", "train.npz", "--temperature", "2", "--set", "temperature=3", "-o", "x"],
+            "--temperature and --set both name temperature",
+        ),
         (["fit", "knn", "none.npz", "-o", "x"], "there is no file none.npz"),
         (["score", "train.npz", "train.npz", "-o", "s.csv"], "train.npz is no .safetensors file"),
         (["score", "neco.safetensors", "train.npz", "-o", "s.txt"], "written as .csv or .parquet"),

@@ -54,7 +54,7 @@ def features_of(model: nn.Module, data: Any) -> Features:
 def make(name: str, settings: Iterable[str], found: Features, *, temperature: float) -> detect.Detector:
     """A detector by name, not yet fitted: case and hyphens do not matter, settings are `name=value`."""
     kind = _kind(name)
-    given = dict(_parse(text) for text in settings)
+    given = _parsed(settings)
     inner = [f"{key.removeprefix('inner.')}={json.dumps(given.pop(key))}" for key in list(given) if key.startswith("inner.")]
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     own = [key for key in fields if key not in ("weight", "bias")]  # which are the features' own
@@ -129,6 +129,15 @@ def _kind(name: str) -> type:
     if (short := name.lower().replace("-", "").replace("_", "")) not in plain:
         raise spec.unknown("detector", name.lower(), plain)
     return plain[short]
+
+
+def _parsed(settings: Iterable[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in map(_parse, settings):
+        if key in found:
+            raise InputError(f"--set names {key} twice; leave one of them out")
+        found[key] = value
+    return found
 
 
 def _parse(text: str) -> tuple[str, Any]:

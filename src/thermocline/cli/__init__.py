@@ -26,6 +26,7 @@ from thermocline.cli.common import (
     fetch,
     out,
     points,
+    require_once,
     require_unused,
     version,
 )
@@ -92,6 +93,7 @@ def demo(
 
 @app.command()
 def train(
+    context: typer.Context,
     data: Annotated[
         str, typer.Option(help="Data set, e.g. runes, cifar100, folder:DIR (see: thermocline list data).")
     ] = "runes",
@@ -112,6 +114,7 @@ def train(
 
     On several GPUs, or CPUs: torchrun --nproc-per-node 4 -m thermocline train ...
     """
+    require_once(context, set_ or ())
     what = spec.replace(spec.Run(), {"data.name": data, "net.name": net, "train.temperature": temperature, "seed": seed})
     if epochs is not None:
         what = spec.replace(what, {"train.epochs": epochs})
@@ -126,6 +129,7 @@ def train(
 
 @app.command()
 def sweep(
+    context: typer.Context,
     experiment: Annotated[str, typer.Argument(help="An experiment (see: thermocline list experiments).")] = "",
     over: Annotated[list[str] | None, typer.Option(help="Values of a setting to try, as path=a,b,c; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set of every run (default: runes, or the experiment's).")] = None,
@@ -139,8 +143,9 @@ def sweep(
     device: Device = "auto",
 ) -> None:
     """Train many nets: an experiment's, or every combination of the values given. The same command goes on where it stopped."""
-    given = {"data.name": data, "net.name": net, "data.ood": tuple(ood) if ood else None}
-    changes = {path: value for path, value in given.items() if value is not None}
+    require_once(context, set_ or (), over or ())
+    same = {"data.name": data, "net.name": net, "data.ood": tuple(ood) if ood else None}
+    changes = {path: value for path, value in same.items() if value is not None}
     base = [spec.replace(run, changes) for run in (_runs(experiment) if experiment else [spec.Run()])]
     runs = [spec.parse(run, [*(set_ or ()), *point]) for run in base for point in points(over or ())]
     from thermocline.run import follow_all

@@ -19,6 +19,10 @@ from thermocline.spec import InputError
 out, err = Console(), Console(stderr=True)
 LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
 
+_FLAGS = {  # options that are settings too
+    "data": "data.name", "net": "net.name", "ood": "data.ood", "temperature": "train.temperature", "epochs": "train.epochs",
+    "seed": "seed",
+}  # fmt: skip
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
 DataDir = Annotated[str | None, typer.Option(help="Where local copies of named data sets lie (see: thermocline list data).")]
 Temperature = Annotated[float, typer.Option(help="Softmax temperature the model was trained at.")]
@@ -75,6 +79,24 @@ def fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
 
     for name in sorted(names & data.DOWNLOADS.keys()):
         data.download(name, data_dir)
+
+
+def given(context: typer.Context) -> set[str]:
+    """The options that were written out, by the names of their parameters."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def require_once(context: typer.Context, set_: Iterable[str], over: Iterable[str] = ()) -> None:
+    """Raise where a setting is given twice: only one of the two would count."""
+    found = {_FLAGS[name]: f"--{name}" for name in _FLAGS if name in given(context)}
+    for option, texts in (("--over", over), ("--set", set_)):
+        for path in (text.partition("=")[0].strip() for text in texts):
+            if path in found and found[path] != option:
+                raise InputError(f"{found[path]} and {option} both name {path}; leave one of them out")
+            if path in found and option == "--set":
+                raise InputError(f"--set names {path} twice; leave one of them out")
+            found[path] = option
 
 
 def points(over: Iterable[str]) -> list[tuple[str, ...]]:

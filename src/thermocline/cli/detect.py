@@ -136,6 +136,8 @@ def fit(
     from thermocline import screening, shelf
     from thermocline.run import check_device
 
+    if temperature is not None and any(text.startswith("temperature=") for text in set_ or ()):
+        raise InputError("--temperature and --set both name temperature; leave one of them out")
     found = shelf.load_features(features, device=check_device(device))
     known = 1.0 if found.temperature is None else float(found.temperature)
     chosen = known if temperature is None else temperature

@@ -396,6 +396,9 @@ def test_lists_name_everything(tmp_path: Path) -> None:
     printed = thermocline("list", cwd=tmp_path)
     for word in ("runes:SEED", "resnet18", "effective_depth", "train.temperature", "table1/cifar100-resnet18", "scan-hooks"):
         assert word in printed
+    printed = " ".join(thermocline("list", "detectors", cwd=tmp_path).split())
+    assert "neco-maxlogit the same as neco with --set logit_factor=true reads features, logits" in printed
+    assert "reads features; settings: k (must be given, e.g. 50)" in printed
 
 
 def test_experiments_are_counted_where_their_results_are(tmp_path: Path) -> None:

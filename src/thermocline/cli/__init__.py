@@ -285,10 +285,9 @@ def _entries(kind: str, results: Path) -> Iterable[tuple[str, str]]:
 
         yield from ((name, f"{case.description}\n  against {case.theirs_is}") for name, case in BENCHES.items())
     elif kind == "detectors":
-        from thermocline.detect import DETECTORS
+        from thermocline import screening
 
-        for name, one in DETECTORS.items():
-            yield name, " ".join((one.__doc__ or "").strip().split("\n\n")[0].split())
+        yield from screening.described()
     elif kind == "measures":
         from thermocline.measure import MEASURES
 

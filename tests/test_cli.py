@@ -189,6 +189,8 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
     for model, message in {
         "mine:nett": "did you mean 'net'?",
         "yours:net": "no module 'yours'",
+        "mine.py:net": "names a file: write mine:net",
+        "nets/mine.py:net": "names a file: write nets.mine:net",
         "mine": "not MODULE:CALLABLE",
         "mine:number": "is a int",
         "mine:text": "gives a str",
@@ -243,16 +245,21 @@ class Own(nn.Module):
         self.head = nn.Linear(256, 10)
     def forward(self, x):
         raise ValueError("not\\nthis way")
+class Parts(Own):
+    def forward(self, x): return {"scores": self.head(x.flatten(1))}
 """
 
 
 def test_what_a_model_of_ones_own_raises_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "others.py").write_text(OTHERS)
     (tmp_path / "torn.py").write_text("import torch\n1 / 0\n")
+    (tmp_path / "lacking.py").write_text("import torch\nimport timmm\n")
     options = ["--inputs", "unit", "--device", "cpu"]
     shown = "images of runes, (8, 1, 16, 16) float32"
     for model, message in {
         "torn:net": "importing torn fails at torn.py:2: ZeroDivisionError: division by zero",
+        "lacking:net": "importing lacking fails at lacking.py:2: ModuleNotFoundError: No module named 'timmm'",
+        "others:Parts": "returns a dict, not (samples, classes) logits: let others:Parts give a module that returns the logits",
         "others:Needs": "'width': it is called without arguments; name a function that fills them in",
         "others:broken": "others:broken() fails at others.py:7: NameError: name 'missing' is not defined",
         "others:colour": f"others:colour does not take {shown}: RuntimeError: Given groups=1, weight of size [4, 3, 3, 3]",

@@ -79,12 +79,15 @@ def callable_of(words: str) -> Any:
     module, colon, name = words.partition(":")
     if not (colon and module and name):
         raise InputError(f"{words!r} is not MODULE:CALLABLE, e.g. mynets:resnet for resnet() in mynets.py")
+    if module.endswith(".py"):
+        meant = ".".join(Path(module).with_suffix("").parts)
+        raise InputError(f"{words!r} names a file: write {meant}:{name}, as Python imports it")
     sys.path.insert(0, os.getcwd())
     try:
         found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise InputError(f"there is no module {error.name!r} here or among the installed ones") from None
     except Exception as error:  # the user's code raises anything
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise InputError(f"there is no module {error.name!r} here or among the installed ones") from None
         raise InputError(f"importing {module} fails{_at(error)}: {_told(error)}") from None
     if not hasattr(found, name):
         raise spec.unknown(f"name in {module}", name, [word for word in vars(found) if not word.startswith("_")])
@@ -113,15 +116,17 @@ def try_out(net: Any, words: str, images: Split) -> None:
     """Show a model its first few images, and say in one line what it does not like about them."""
     import torch
 
-    from thermocline.measure import evaluating, source
+    from thermocline.measure import evaluating, source, subject
 
     arguments, _ = next(source.samples(images, net, size=8))
     with evaluating(net), torch.no_grad():
         try:
-            net(arguments[0])
+            output = net(arguments[0])
         except Exception as error:  # as above
             what = f"images of {images.name}, {tuple(arguments[0].shape)} {str(arguments[0].dtype).removeprefix('torch.')}"
             raise InputError(f"{words} does not take {what}{_at(error)}: {_told(error)}") from None
+    if wrong := subject.no_logits(subject.logits_in(output)):
+        raise InputError(f"{words} returns {wrong}: let {words} give a module that returns the logits alone")
 
 
 def _fill(net: Any, words: str, file: Path) -> None:

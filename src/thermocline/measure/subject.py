@@ -61,14 +61,21 @@ class Subject(NamedTuple):
         """The logits of a batch."""
         placed = [value for name, value in arguments.items() if isinstance(name, int)]
         named = {name: value for name, value in arguments.items() if isinstance(name, str)}
-        output = _logits(self.logits(self.net(*placed, **named)))
-        if not isinstance(output, Tensor) or output.ndim != 2:
-            kind = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
-            raise InputError(f"the net returns {kind}, not (samples, classes) logits: pass logits=lambda output: ...")
+        output = logits_in(self.logits(self.net(*placed, **named)))
+        if wrong := no_logits(output):
+            raise InputError(f"the net returns {wrong}: pass logits=lambda output: ...")
         return output
 
 
-def _logits(output: Any) -> Any:
+def no_logits(output: Any) -> str:
+    """What an output is, where it is not logits; nothing where it is."""
+    if isinstance(output, Tensor) and output.ndim == 2:
+        return ""
+    kind = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    return f"{kind}, not (samples, classes) logits"
+
+
+def logits_in(output: Any) -> Any:
     """What an output that has several parts calls its logits; else the output itself."""
     return output.get("logits", output) if isinstance(output, Mapping) else getattr(output, "logits", output)
 

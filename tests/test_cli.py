@@ -52,6 +52,8 @@ def test_sweep_compares(tmp_path: Path) -> None:
     assert "which to take: thermocline advise runs" in printed
     runs = [file.parent for file in (tmp_path / "runs").glob("*/rows.parquet")]
     assert [record.load_run(run).spec.data.ood for run in runs] == [("runes:1",)] * 2
+    said = thermocline("sweep", *words, "--device", "gpu", cwd=tmp_path, code=2)
+    assert said.count("\n") == 1, "without a report of what is there"
     with record.open_run(runs[0], record.load_run(runs[0]).spec):  # as another process would
         said = " ".join(thermocline("sweep", *words, cwd=tmp_path).split())
     assert "1 run was left to another process that is at it; once that is done, the same command shows all" in said
@@ -102,6 +104,9 @@ def test_the_version_is_told(tmp_path: Path) -> None:
         (["train", "--ood", "digits", "--ood", "digits"], "digits is named twice"),
         (["train", "--ood", "runes:1", "--ood", "runes:01"], "runes:1 is named twice"),
         (["train", "--device", "cudda"], "did you mean 'cuda'"),
+        (["train", "--device", "gpu"], "did you mean 'cuda'"),
+        (["sweep", "--epochs", "3"], "sweep has no --epochs: write --over train.epochs=a,b,c to try several, --set"),
+        (["sweep", "--temperature=10"], "write --over train.temperature=a,b,c to try several"),
         (["sweep", "demoo"], "did you mean 'demo'"),
         (["sweep", "--over", "train.lr"], "names no values"),
         (

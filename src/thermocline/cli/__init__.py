@@ -26,6 +26,7 @@ from thermocline.cli.common import (
     fetch,
     out,
     points,
+    require_known,
     require_once,
     require_unused,
     version,
@@ -56,6 +57,7 @@ def main() -> None:
     try:
         if os.environ.get("WORLD_SIZE", "1") != "1" and sys.argv[1:2] not in (["train"], ["sweep"]):
             raise InputError("under torchrun only train and sweep share their work; start the others by themselves")
+        require_known(sys.argv[1:])
         app(prog_name="thermocline")
     except InputError as error:
         _fail(str(error), code=2)
@@ -148,9 +150,11 @@ def sweep(
     changes = {path: value for path, value in same.items() if value is not None}
     base = [spec.replace(run, changes) for run in (_runs(experiment) if experiment else [spec.Run()])]
     runs = [spec.parse(run, [*(set_ or ()), *point]) for run in base for point in points(over or ())]
-    from thermocline.run import follow_all
+    from thermocline.run import check, follow_all
 
     fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
+    for run in runs:  # what cannot begin is said by itself, not below a report of earlier runs
+        check(run, device=device, data_dir=data_dir)
     try:
         show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), runs=len(runs), again="the same command")
     finally:

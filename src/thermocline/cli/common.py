@@ -87,6 +87,15 @@ def given(context: typer.Context) -> set[str]:
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
+def require_known(words: list[str]) -> None:
+    """Raise where `sweep` is given an option of `train` that is a setting: it may mean one value of it, or several."""
+    for word in words if words[:1] == ["sweep"] else ():
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("--") and name in ("temperature", "epochs", "seed"):
+            path = _FLAGS[name]
+            raise InputError(f"sweep has no --{name}: write --over {path}=a,b,c to try several, --set {path}=a for one")
+
+
 def require_once(context: typer.Context, set_: Iterable[str], over: Iterable[str] = ()) -> None:
     """Raise where a setting is given twice: only one of the two would count."""
     found = {_FLAGS[name]: f"--{name}" for name in _FLAGS if name in given(context)}

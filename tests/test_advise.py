@@ -376,7 +376,7 @@ def test_neco_is_shown_and_the_others_are_listed(tmp_path):
     few = found(sweep(tmp_path / "few", 0.5, temperatures=(1, 10), detectors=("msp", "neco,dim=0.9")))
     assert "every detector" not in printed(few), "there is no correlation to list"
     assert "Every detector" not in advise.save(few, tmp_path / "few.html").read_text()
-    only = some.only(detector="msp")
+    only = some.only(detector="MSP")
     assert "every detector" not in printed(only)
     assert "msp detection on svhn" in printed(only)
     with pytest.raises(InputError, match="unknown detector 'necco'; did you mean 'neco'"):

@@ -52,6 +52,8 @@ def test_sweep_compares(tmp_path: Path) -> None:
     assert "which to take: thermocline advise runs" in printed
     runs = [file.parent for file in (tmp_path / "runs").glob("*/rows.parquet")]
     assert [record.load_run(run).spec.data.ood for run in runs] == [("runes:1",)] * 2
+    said = thermocline("sweep", *words, "--device", "gpu", cwd=tmp_path, code=2)
+    assert said.count("\n") == 1, "without a report of what is there"
     with record.open_run(runs[0], record.load_run(runs[0]).spec):  # as another process would
         said = " ".join(thermocline("sweep", *words, cwd=tmp_path).split())
     assert "1 run was left to another process that is at it; once that is done, the same command shows all" in said
@@ -102,12 +104,24 @@ def test_the_version_is_told(tmp_path: Path) -> None:
         (["train", "--ood", "digits", "--ood", "digits"], "digits is named twice"),
         (["train", "--ood", "runes:1", "--ood", "runes:01"], "runes:1 is named twice"),
         (["train", "--device", "cudda"], "did you mean 'cuda'"),
+        (["train", "--device", "gpu"], "did you mean 'cuda'"),
+        (["sweep", "--epochs", "3"], "sweep has no --epochs: write --over train.epochs=a,b,c to try several, --set"),
+        (["sweep", "--temperature=10"], "write --over train.temperature=a,b,c to try several"),
         (["sweep", "demoo"], "did you mean 'demo'"),
         (["sweep", "--over", "train.lr"], "names no values"),
         (
             ["sweep", "--over", "seed=0", "--over", "seed=1"],
             "--over names seed twice; write all of its values at once, seed=a,b,c",
         ),
+        (
+            ["sweep", "--over", "train.temperature=1,2", "--set", "train.temperature=3"],
+            "--over and --set both name train.temperature; leave one of them out",
+        ),
+        (["sweep", "--data", "digits", "--over", "data.name=runes,digits"], "--data and --over both name data.name"),
+        (["train", "--temperature", "1", "--set", "train.temperature=7"], "--temperature and --set both name train."),
+        (["train", "--seed", "3", "--set", "seed = 4"], "--seed and --set both name seed"),
+        (["train", "--set", "seed=1", "--set", "seed=2"], "--set names seed twice; leave one of them out"),
+        (["train", "--data", "digits", "--set", "data.name=runes"], "--data and --set both name data.name"),
         (["sweep", "--over", "train.temperature=1,2", "--jobs", "2", "--out", "text.npz/runs"], "cannot write"),
         (["train", "--device", "meta"], "unknown device 'meta'"),
         (["report", "nowhere"], "no run directory at nowhere"),
@@ -167,10 +181,21 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "scan" / "spec.json").read_text())["seed"] == 4
     assert "images were shown as unit: pixels in [0, 1]" in printed
     assert "holds an earlier scan" in thermocline(*words, cwd=tmp_path, code=2)
+    (tmp_path / "busy").mkdir()
+    (tmp_path / "busy" / "precious.txt").write_text("kept")
+    for place, message in {
+        "/proc/x": "nothing can be written in /proc",
+        "busy": "busy holds 'precious.txt'",
+        "small.npz/x": "small.npz is a file",
+    }.items():
+        said = thermocline(*words[:2], *words[4:], "--data", "arrays:unread", "--out", place, cwd=tmp_path, code=2)
+        assert message in said, "before any data are read"
     words += ["--out", "second"]
     for model, message in {
         "mine:nett": "did you mean 'net'?",
         "yours:net": "no module 'yours'",
+        "mine.py:net": "names a file: write mine:net",
+        "nets/mine.py:net": "names a file: write nets.mine:net",
         "mine": "not MODULE:CALLABLE",
         "mine:number": "is a int",
         "mine:text": "gives a str",
@@ -225,16 +250,21 @@ class Own(nn.Module):
         self.head = nn.Linear(256, 10)
     def forward(self, x):
         raise ValueError("not\\nthis way")
+class Parts(Own):
+    def forward(self, x): return {"scores": self.head(x.flatten(1))}
 """
 
 
 def test_what_a_model_of_ones_own_raises_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "others.py").write_text(OTHERS)
     (tmp_path / "torn.py").write_text("import torch\n1 / 0\n")
+    (tmp_path / "lacking.py").write_text("import torch\nimport timmm\n")
     options = ["--inputs", "unit", "--device", "cpu"]
     shown = "images of runes, (8, 1, 16, 16) float32"
     for model, message in {
         "torn:net": "importing torn fails at torn.py:2: ZeroDivisionError: division by zero",
+        "lacking:net": "importing lacking fails at lacking.py:2: ModuleNotFoundError: No module named 'timmm'",
+        "others:Parts": "returns a dict, not (samples, classes) logits: let others:Parts give a module that returns the logits",
         "others:Needs": "'width': it is called without arguments; name a function that fills them in",
         "others:broken": "others:broken() fails at others.py:7: NameError: name 'missing' is not defined",
         "others:colour": f"others:colour does not take {shown}: RuntimeError: Given groups=1, weight of size [4, 3, 3, 3]",
@@ -317,6 +347,28 @@ def test_other_data_may_be_a_test_set_alone(tmp_path: Path) -> None:
     assert "flat has no class folders" in thermocline("detect", "features", *words, *reading, cwd=tmp_path, code=2)
 
 
+def test_images_that_are_not_square_are_cut_aloud_and_not_for_a_net_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    generator = np.random.default_rng(0)
+    for number in range(20):
+        path = tmp_path / "wide" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(generator.integers(0, 256, (16, 30), dtype=np.uint8)).save(path)
+    cut = "folder:wide: images of 30 x 16 pixels are cut to their middle 16 x 16"
+    words = ["mine:net", "--inputs", "unit", "--device", "cpu"]
+    for verb in (["scan"], ["detect", "features", "-o", "x.npz"]):
+        said = thermocline(*verb, *words, "--data", "folder:wide", cwd=tmp_path, code=2)
+        assert cut in said
+        assert "thermocline.scan takes images of any shape" in said
+        assert said.count("\n") == 1
+    other = ["detect", "features", *words, "--like", "digits", "--data", "folder:wide", "-o", "x.npz"]
+    (tmp_path / "mine.py").write_text(MINE.replace("256", "64"))
+    assert f"warning: {cut}" in thermocline(*other, cwd=tmp_path)
+    sized = [word for one in ("net.depth=3", "net.width=16", "train.epochs=1") for word in ("--set", one)]
+    said = thermocline("train", "--data", "folder:wide", *sized, "--device", "cpu", "--out", "mine", cwd=tmp_path)
+    assert said.count(f"warning: {cut}") == 1
+
+
 def test_how_a_model_sees_images_must_be_said(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     for verb in (["scan"], ["detect", "features", "-o", "x.npz"]):
@@ -333,7 +385,8 @@ def test_how_a_model_sees_images_must_be_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", [["train"], ["sweep", "--over", "train.temperature=1,2", "--jobs", "2"]])
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path, verb: list[str]) -> None:
-    words = [*verb, *TINY, "--set", "train.epochs=100000", "--out", "runs"]
+    words = [*verb, *TINY, "--out", "runs"]
+    words[words.index("train.epochs=2")] = "train.epochs=100000"
     # Started from a shell's background, this process and its children would ignore the signal.
     heeding = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "preexec_fn": heeding}
@@ -355,6 +408,9 @@ def test_lists_name_everything(tmp_path: Path) -> None:
     printed = thermocline("list", cwd=tmp_path)
     for word in ("runes:SEED", "resnet18", "effective_depth", "train.temperature", "table1/cifar100-resnet18", "scan-hooks"):
         assert word in printed
+    printed = " ".join(thermocline("list", "detectors", cwd=tmp_path).split())
+    assert "neco-maxlogit the same as neco with --set logit_factor=true reads features, logits" in printed
+    assert "reads features; settings: k (must be given, e.g. 50)" in printed
 
 
 def test_experiments_are_counted_where_their_results_are(tmp_path: Path) -> None:

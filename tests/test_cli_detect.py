@@ -36,6 +36,10 @@ def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
         if (one["step"], one["measure"], one["params"]) == (last, "auroc", "detector=neco,dim=0.9")
     )  # fmt: skip
     assert row["auroc"] == pytest.approx(scanned, abs=1e-6)
+    same = [["neco", "--set", "logit_factor=true"], ["NECO-MaxLogit"]]
+    for words in same:
+        printed = thermocline("detect", "fit", *words, "train.npz", "-o", "n.safetensors", cwd=place)
+        assert "NECO(dim=0.9, logit_factor=True): n.safetensors" in printed
     assert "temperature=3.0" in thermocline("detect", "fit", "msp", "train.npz", "-o", "msp.safetensors", cwd=place)
     thermocline("detect", "score", "msp.safetensors", "digits.npz", "-o", "s.parquet", cwd=place)
     assert pq.read_table(place / "s.parquet").column_names == ["index", "score"]
@@ -45,13 +49,21 @@ def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
     ("words", "message"),
     [
         (["fit", "nekko", "train.npz", "-o", "x"], "did you mean 'neco'?"),
-        (["fit", "knn", "train.npz", "-o", "x"], "KNN needs --set k=..."),
+        (["fit", "knn", "train.npz", "-o", "x"], "KNN needs --set k=..., which papers choose differently; scans take 50"),
+        (["fit", "neco-maxlogit", "train.npz", "--set", "logit_factor=false", "-o", "x"], "--set names logit_factor twice"),
         (["fit", "knn", "train.npz", "--set", "k=100000", "-o", "x"], "100000"),
+        (["fit", "knn", "train.npz", "--set", "k=1", "--set", "k=2", "-o", "x"], "--set names k twice"),
+        (
+            ["fit", "msp", "train.npz", "--temperature", "2", "--set", "temperature=3", "-o", "x"],
+            "--temperature and --set both name temperature",
+        ),
         (["fit", "knn", "none.npz", "-o", "x"], "there is no file none.npz"),
         (["score", "train.npz", "train.npz", "-o", "s.csv"], "train.npz is no .safetensors file"),
         (["score", "neco.safetensors", "train.npz", "-o", "s.txt"], "written as .csv or .parquet"),
         (["features", "run", "--data", "digitz", "-o", "x.npz"], "did you mean 'digits'?"),
         (["features", "run", "--split", "half", "-o", "x.npz"], "takes train or test"),
+        (["features", "run", "-o", "/proc/x.npz"], "nothing can be written in /proc"),
+        (["features", "run", "-o", "none/x.npz"], "there is no folder none"),
         (["features", "nonsense", "-o", "x.npz"], "there is no run directory nonsense, and it is not MODULE:CALLABLE"),
         (["features", "non:sense", "-o", "x.npz"], "name the data"),
         (["features", "run", "--inputs", "unit", "-o", "x.npz"], "a run directory knows both"),

@@ -152,9 +152,11 @@ def test_bad_arrays_are_refused_in_one_line(tmp_path: Path, case: str) -> None:
 def test_files_that_are_no_archives(tmp_path: Path) -> None:
     for name, content in {"empty": b"", "text": b"hello", "zip": b"PK\x03\x04 torn"}.items():
         (tmp_path / name).write_bytes(content)
-        assert "not an .npz file" in refusal(f"arrays:{tmp_path / name}")
+        assert "numpy.savez(file, x_train=..., y_train=..., x_test=..., y_test=...)" in refusal(f"arrays:{tmp_path / name}")
     np.save(tmp_path / "one.npy", X)
     assert "single array" in refusal(f"arrays:{tmp_path / 'one.npy'}")
+    np.savez(tmp_path / "places.npz", np.zeros(3))
+    assert "it has: arr_0; write it with numpy.savez(file, x_train=..., " in refusal(f"arrays:{tmp_path / 'places.npz'}")
     assert "does not exist" in refusal(f"arrays:{tmp_path / 'absent.npz'}")
     assert "cannot be read" in refusal(f"arrays:{tmp_path}")
     assert "arrays:FILE.npz" in refusal("arrays:")
@@ -238,10 +240,12 @@ def test_folder_images_of_any_shape_become_squares(tmp_path: Path) -> None:
             path = tmp_path / name / f"{number}.png"
             path.parent.mkdir(exist_ok=True)
             Image.fromarray(tall if number else np.full((20, 20), 100, np.uint8)).save(path)
-    train, test = data.load(f"folder:{tmp_path}")
+    with pytest.warns(UserWarning, match="not square, such as those of 20 x 60 pixels, are cut to their middle"):
+        train, test = data.load(f"folder:{tmp_path}")
     assert set(torch.cat([train.images, test.images]).flatten(1).unique().tolist()) == {100, 200}
     assert train.size == 20
-    assert data.load(f"folder:{tmp_path}", size=32)[0].size == 32
+    with pytest.warns(UserWarning, match="are cut"):
+        assert data.load(f"folder:{tmp_path}", size=32)[0].size == 32
 
 
 def test_a_folder_with_one_colour_image_is_read_in_colour(tmp_path: Path) -> None:

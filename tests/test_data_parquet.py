@@ -92,7 +92,7 @@ def test_rows_are_chosen_across_files_and_row_groups(tmp_path: Path, monkeypatch
     files = tuple(sorted(tmp_path.glob("train-*")))
     for chosen in ([0, 9], [2, 3, 6, 7], [5], list(range(10)), []):
         indices = torch.tensor(chosen, dtype=torch.int64)
-        read = parquet.images(files, indices, column="image", size=8, channels=3, exact=True)
+        read = parquet.images(files, indices, column="image", size=8, channels=3, exact=True, sizes=set())
         assert torch.equal(read, every[indices])
 
 
@@ -104,7 +104,7 @@ def test_row_groups_without_a_chosen_image_are_not_read(tmp_path: Path, monkeypa
         pq.ParquetFile, "iter_batches", lambda self, *a, **k: read.extend(k["row_groups"]) or real(self, *a, **k)
     )
     files = tuple(sorted(tmp_path.glob("train-*")))
-    parquet.images(files, torch.tensor([1, 6]), column="image", size=8, channels=3, exact=True)
+    parquet.images(files, torch.tensor([1, 6]), column="image", size=8, channels=3, exact=True, sizes=set())
     assert read == [0, 2]
 
 
@@ -189,7 +189,8 @@ def test_images_of_different_sizes_need_a_size(tmp_path: Path) -> None:
     file = store(tmp_path / "train.parquet", [encoded(p) for p in pictures], [0, 1, 0, 1])
     store(tmp_path / "test.parquet", [encoded(p) for p in pictures[:2]], [0, 1])
     assert f"{file}: row 2 has 8 x 12 pixels, others 8 x 8" in refusal(f"parquet:{tmp_path}")
-    train, _ = data.load(f"parquet:{tmp_path}", size=8)
+    with pytest.warns(UserWarning, match="such as those of 8 x 12 pixels, are cut to their middle"):
+        train, _ = data.load(f"parquet:{tmp_path}", size=8)
     assert torch.equal(train.images[2], torch.from_numpy(pictures[2][2:10].transpose(2, 0, 1).copy()))
     assert torch.equal(train.images[3], torch.from_numpy(pictures[3]).expand(3, -1, -1))
     store(tmp_path / "train.parquet", [encoded(p) for p in pictures[2:]], [0, 1])

@@ -118,6 +118,11 @@ def test_names_groups_and_typos() -> None:
     assert [one.name for one in catalogue.select("all")] == NAMES
     with pytest.raises(InputError, match="did you mean 'figure6'"):
         catalogue.select("figure66")
+    with pytest.raises(InputError, match="unknown experiment 'qqq'; see: thermocline list experiments"):
+        catalogue.select("qqq")
+    for read in (catalogue.select, catalogue.module):
+        with pytest.raises(InputError, match="own/mine.py is a file: an experiment of your own is a module in src/"):
+            read("own/mine.py")
     with pytest.raises(InputError, match="makes no claim"):
         catalogue.select("demo")
 

@@ -178,6 +178,8 @@ def test_by_command(folder: Path, tmp_path: Path) -> None:
     assert {row["net"] for row in rows} == {"tiny"}
     assert (tmp_path / "scan" / "attention.html").stat().st_size > 100_000
     assert "holds an earlier scan" in thermocline("scan", "--attention", str(folder), cwd=tmp_path, code=2)
+    said = thermocline("scan", "--attention", "nowhere", "--out", "/proc/x", cwd=tmp_path, code=2)
+    assert "nothing can be written in /proc" in said, "before the model is read"
 
 
 @pytest.mark.parametrize("ending", ["txt", "jsonl"])

@@ -11,7 +11,7 @@ import pytest
 import rich.console
 import torch
 
-from thermocline import advise
+from thermocline import advise, spec
 
 ROOT = Path(__file__).parent.parent
 PAGES = {name: (ROOT / name).read_text() for name in ("README.md", "docs/guide.md")}
@@ -50,6 +50,17 @@ def test_a_loop_of_ones_own_runs_and_its_temperature_is_as_planned_or_held() -> 
     seen = (there["logits"] / there["held"]).detach()
     assert float(seen.norm() / len(seen) ** 0.5) == pytest.approx(0.1)
     assert torch.isfinite(there["loss"])
+
+
+def test_an_experiment_of_ones_own_compares_arms_that_it_has() -> None:
+    (block,) = blocks("docs/guide.md", "An experiment of your own")
+    there: dict[str, Any] = {}
+    exec(compile(block, "docs/guide.md", "exec"), there)
+    for claim in there["CLAIMS"]:
+        for arm in claim.arms:
+            mine = [run for run in there["RUNS"] if arm.settings.items() <= dict(spec.leaves(run)).items()]
+            assert sorted(run.seed for run in mine) == [0, 1, 2]
+    assert there["COST"].words
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -477,9 +477,9 @@ def test_the_verb_writes_markdown_says_verdicts_and_names_what_it_skipped(tmp_pa
 def test_the_verb_watches_until_it_is_stopped(tmp_path):
     write(tmp_path / "run", **COLD)
     environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "thermocline", "report", "--watch", "run"]
+    command = [sys.executable, "-m", "thermocline", "report", "--watch", "run", "later"]
     # Started from a shell's background, this process and its children would ignore the signal.
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     pipes["preexec_fn"] = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as process:
         assert process.stdout
@@ -490,5 +490,7 @@ def test_the_verb_watches_until_it_is_stopped(tmp_path):
         link.request("GET", "/version")
         assert len(link.getresponse().read()) == 16
         process.send_signal(signal.SIGINT)
-        assert "stopped" in process.stdout.read()
+        said, told = process.communicate()
+    assert "stopped" in said
+    assert told == "there is no later yet: the page waits for it\n"
     assert process.returncode == 0

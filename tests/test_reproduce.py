@@ -170,6 +170,7 @@ def test_what_did_not_learn_is_left_out_and_said(tmp_path: Path) -> None:
     found = study(TABLE, Shelf(tmp_path))
     assert {finding.verdict.why for finding in found.findings} == {"2 shared seeds; 1 more needed"}
     assert "(T = 100): seed 1 did not learn" in markdown.page(found, figure=False)
+    assert "(T = 100): seed 1 did not learn; --seeds 4 adds others" in " ".join(printed(terminal(found)).split())
     for what in TABLE.runs:
         if what.train.temperature > 1 and what.seed != 1:
             shutil.rmtree(tmp_path / TABLE.name / what.name)

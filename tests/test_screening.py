@@ -43,13 +43,36 @@ def test_the_net_of_a_run_can_be_screened(tmp_path: Path) -> None:
         screening.trained(tmp_path / "run", train)
 
 
+NEEDED = {
+    "residual": ["dim=2"], "vim": ["dim=2"], "knn": ["k=7"], "nnguide": ["k=7"], "nci": ["alpha=0.1"],
+    "react": ["percentile=90"], "ash": ["percentile=90", "variant=s"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", screening.READS)
+def test_detectors_read_what_is_said_of_them(gen: torch.Generator, name: str) -> None:
+    """With that alone they are fitted and score; without any part of it they are not."""
+    every, reads = found(gen), screening.READS[name].split(", ")
+    for left in ("", *reads):
+        there = {key: getattr(every, key) for key in reads if key != left}
+        arrays = [there.get(key) for key in ("features", "logits", "labels")]
+        try:
+            head = every._replace(weight=there.get("weight"), bias=None)
+            made = screening.make(name, NEEDED.get(name, []), head, temperature=1.0)
+            made.fit(*arrays).score(*arrays[:2])
+            worked = True
+        except ValueError:
+            worked = False
+        assert worked == (not left), left
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "kind"),
     [
         ("neco", [], detect.NECO), ("relative-mahalanobis", [], detect.RelativeMahalanobis), ("KNN", ["k=7"], detect.KNN),
         ("vim", ["dim=0.9"], detect.ViM), ("react", ["percentile=90", "inner=msp"], detect.ReAct),
         ("ash", ["percentile=20", "variant=p", "inner=knn", "inner.k=3"], detect.ASH),
-        ("neco", ["logit_factor=true"], detect.NECO),
+        ("neco", ["logit_factor=true"], detect.NECO), ("neco-maxlogit", [], detect.NECO),
     ],
 )  # fmt: skip
 def test_detectors_are_made_by_name(gen: torch.Generator, name: str, settings: list[str], kind: type) -> None:
@@ -106,3 +129,8 @@ def test_metrics_are_those_of_the_scores(gen: torch.Generator) -> None:
     assert row["fpr95"] == float(detect.fpr_at_tpr(inside, outside, tpr=0.95, positive="id"))
     assert (row["ood"], row["id_samples"], row["ood_samples"]) == ("other", len(inside), len(outside))
     assert row["aupr_ood"] == pytest.approx(float(detect.aupr(inside, outside, positive="ood")))
+
+
+def test_every_detector_can_be_named(gen: torch.Generator) -> None:
+    made = {type(screening.make(name, NEEDED.get(name, []), found(gen), temperature=1.0)) for name in screening.READS}
+    assert made == set(detect.DETECTORS.values())

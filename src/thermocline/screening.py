@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,13 +17,20 @@ from thermocline import detect, measure, nets, record, spec
 from thermocline.data import Split
 from thermocline.measure import source
 from thermocline.measure.capture import capture
-from thermocline.measure.detecting import linear_head
+from thermocline.measure.detecting import linear_head, usual
 from thermocline.nets import Tap
 from thermocline.scanner import head_of, inner
 from thermocline.shelf import Features
 from thermocline.spec import Failure, InputError
 
 FPR = {"tpr": 0.95, "positive": "id"}
+READS = {  # what each detector, by the name that rows give it, is fitted to or scores by
+    "msp": "logits", "maxlogit": "logits", "energy": "logits", "entropy": "logits", "gen": "logits", "kl-matching": "logits",
+    "neco": "features", "neco-maxlogit": "features, logits", "residual": "features, weight", "vim": "features, logits, weight",
+    "mahalanobis": "features, labels", "relative-mahalanobis": "features, labels", "knn": "features",
+    "nnguide": "features, logits", "nci": "features, logits, weight", "react": "features, weight", "ash": "features, weight",
+}  # fmt: skip
+_PRESET = {"neco-maxlogit": ("neco", "logit_factor=true")}
 
 
 def features_of(model: nn.Module, data: Any) -> Features:
@@ -54,8 +61,8 @@ def features_of(model: nn.Module, data: Any) -> Features:
 
 def make(name: str, settings: Iterable[str], found: Features, *, temperature: float) -> detect.Detector:
     """A detector by name, not yet fitted: case and hyphens do not matter, settings are `name=value`."""
-    kind = _kind(name)
-    given = dict(_parse(text) for text in settings)
+    kind, preset = _kind(name)
+    given = _parsed([*preset, *settings])
     inner = [f"{key.removeprefix('inner.')}={json.dumps(given.pop(key))}" for key in list(given) if key.startswith("inner.")]
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     own = [key for key in fields if key not in ("weight", "bias")]  # which are the features' own
@@ -71,7 +78,8 @@ def make(name: str, settings: Iterable[str], found: Features, *, temperature: fl
     values |= {key: getattr(found, key) for key in ("weight", "bias") if key in fields}
     missing = [key for key, field in fields.items() if field.default is dataclasses.MISSING and key not in {**values, **given}]
     if missing:
-        raise InputError(f"{kind.__name__} needs --set {missing[0]}=..., which papers choose differently")
+        scans = usual(*found.features.shape)[missing[0]]
+        raise InputError(f"{kind.__name__} needs --set {missing[0]}=..., which papers choose differently; scans take {scans}")
     for key, value in given.items():
         if (fields[key].type == "bool") != isinstance(value, bool) or value in (math.inf, -math.inf):
             raise InputError(f"{kind.__name__}: {key} takes {fields[key].type}, got {value!r}")
@@ -125,11 +133,42 @@ def trained(directory: str | os.PathLike[str], train: Split) -> tuple[nn.Module,
     return net.to(train.device), checkpoint[1]["temperature"]
 
 
-def _kind(name: str) -> type:
-    plain = {key.lower(): kind for key, kind in detect.DETECTORS.items()}
+def described() -> Iterator[tuple[str, str]]:
+    """Every detector as it is typed, and what it is: its meaning, what it reads, its settings."""
+    for name, reads in READS.items():
+        kind, preset = _kind(name)
+        meaning = " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split())
+        own = [field for field in dataclasses.fields(kind) if field.init and field.name not in ("weight", "bias")]
+        settings = f"; settings: {', '.join(map(_setting, own))}" if own and not preset else ""
+        said = f"the same as {_PRESET[name][0]} with --set {preset[0]}" if preset else meaning
+        yield name, f"{said}\n  reads {reads}{settings}"
+
+
+def _setting(field: dataclasses.Field[Any]) -> str:
+    """A setting as it is typed, with its default or, where it has none, an example."""
+    if field.name == "inner":
+        return "inner=energy"
+    if field.default is dataclasses.MISSING:
+        return f"{field.name} (must be given, e.g. {usual(1000, 512)[field.name]})"
+    return f"{field.name}={json.dumps(field.default)}"
+
+
+def _kind(name: str) -> tuple[type, list[str]]:
+    """The class of a detector, and the settings that its name stands for."""
+    plain = {typed.replace("-", ""): typed for typed in READS}
     if (short := name.lower().replace("-", "").replace("_", "")) not in plain:
-        raise spec.unknown("detector", name.lower(), plain)
-    return plain[short]
+        raise spec.unknown("detector", name.lower(), READS)
+    kind, *preset = _PRESET.get(plain[short], (plain[short],))
+    return {key.lower(): one for key, one in detect.DETECTORS.items()}[kind.replace("-", "")], preset
+
+
+def _parsed(settings: Iterable[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in map(_parse, settings):
+        if key in found:
+            raise InputError(f"--set names {key} twice; leave one of them out")
+        found[key] = value
+    return found
 
 
 def _parse(text: str) -> tuple[str, Any]:

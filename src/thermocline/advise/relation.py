@@ -124,7 +124,10 @@ class Tradeoff:
         """The part of it about one detector, one other data set, or both."""
         kept = self.relations
         for what, word in (("detector", detector), ("ood", ood)):
-            if word and word not in (known := list(dict.fromkeys(getattr(one, what) for one in self.relations))):
+            known = list(dict.fromkeys(getattr(one, what) for one in self.relations))
+            if what == "detector":  # which are typed in any case
+                word = next((name for name in known if name.lower() == word.lower()), word)
+            if word and word not in known:
                 if said := [line for line in self.left_out if line.startswith(f"{word} is left out")]:
                     raise InputError(said[0])
                 raise unknown({"detector": "detector", "ood": "OOD set"}[what], word, known)

@@ -28,6 +28,8 @@ from thermocline.cli.common import (
     fetch,
     out,
     points,
+    require_known,
+    require_once,
     require_unused,
     version,
 )
@@ -56,6 +58,7 @@ def main() -> None:
     try:
         if os.environ.get("WORLD_SIZE", "1") != "1" and sys.argv[1:2] not in (["train"], ["sweep"]):
             raise InputError("under torchrun only train and sweep share their work; start the others by themselves")
+        require_known(sys.argv[1:])
         app(prog_name="thermocline")
     except InputError as error:
         _fail(str(error), code=2)
@@ -93,6 +96,7 @@ def demo(
 
 @app.command()
 def train(
+    context: typer.Context,
     data: Annotated[
         str, typer.Option(help="Data set, e.g. runes, cifar100, folder:DIR (see: thermocline list data).")
     ] = "runes",
@@ -113,6 +117,7 @@ def train(
 
     On several GPUs, or CPUs: torchrun --nproc-per-node 4 -m thermocline train ...
     """
+    require_once(context, set_ or ())
     what = spec.replace(spec.Run(), {"data.name": data, "net.name": net, "train.temperature": temperature, "seed": seed})
     if epochs is not None:
         what = spec.replace(what, {"train.epochs": epochs})
@@ -127,6 +132,7 @@ def train(
 
 @app.command()
 def sweep(
+    context: typer.Context,
     experiment: Annotated[str, typer.Argument(help="An experiment (see: thermocline list experiments).")] = "",
     over: Annotated[list[str] | None, typer.Option(help="Values of a setting to try, as path=a,b,c; may be repeated.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set of every run (default: runes, or the experiment's).")] = None,
@@ -140,13 +146,16 @@ def sweep(
     device: Device = "auto",
 ) -> None:
     """Train many nets: an experiment's, or every combination of the values given. The same command goes on where it stopped."""
-    given = {"data.name": data, "net.name": net, "data.ood": tuple(ood) if ood else None}
-    changes = {path: value for path, value in given.items() if value is not None}
+    require_once(context, set_ or (), over or ())
+    same = {"data.name": data, "net.name": net, "data.ood": tuple(ood) if ood else None}
+    changes = {path: value for path, value in same.items() if value is not None}
     base = [spec.replace(run, changes) for run in (_runs(experiment) if experiment else [spec.Run()])]
     runs = [spec.parse(run, [*(set_ or ()), *point]) for run in base for point in points(over or ())]
-    from thermocline.run import follow_all
+    from thermocline.run import check, follow_all
 
     fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
+    for run in runs:  # what cannot begin is said by itself, not below a report of earlier runs
+        check(run, device=device, data_dir=data_dir)
     try:
         show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), runs=len(runs), again="the same command")
     finally:
@@ -195,8 +204,8 @@ def scan(
     With --attention: entropy, largest weight and spread of logits of every head of a transformers model, by length.
     """
     attending.require(context, attention=attention)
-    make = None if attention else callable_of(model)
     require_unused(to)
+    make = None if attention else callable_of(model)
     if make is None or data is None:
         attending.scan(model, prompts, lengths, count, to, device)
         return
@@ -281,10 +290,9 @@ def _entries(kind: str, results: Path) -> Iterable[tuple[str, str]]:
 
         yield from ((name, f"{case.description}\n  against {case.theirs_is}") for name, case in BENCHES.items())
     elif kind == "detectors":
-        from thermocline.detect import DETECTORS
+        from thermocline import screening
 
-        for name, one in DETECTORS.items():
-            yield name, " ".join((one.__doc__ or "").strip().split("\n\n")[0].split())
+        yield from screening.described()
     elif kind == "measures":
         from thermocline.measure import MEASURES
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from thermocline.cli.common import given as written
 from thermocline.cli.common import out, say
 from thermocline.spec import InputError
 
@@ -17,8 +18,7 @@ _EITHER = {"model", "attention", "to", "device"}
 
 def require(context: typer.Context, *, attention: bool) -> None:
     """Raise where options of the two kinds of scan were mixed."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    given = written(context)
     if attention and (wrong := sorted(given - _OURS - _EITHER)):
         raise InputError(f"--{wrong[0].replace('_', '-')} is for classifiers and does not go with --attention")
     if not attention and (wrong := sorted(given & _OURS)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,10 @@ from thermocline.spec import InputError
 out, err = Console(), Console(stderr=True)
 LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
 
+_FLAGS = {  # options that are settings too
+    "data": "data.name", "net": "net.name", "ood": "data.ood", "temperature": "train.temperature", "epochs": "train.epochs",
+    "seed": "seed",
+}  # fmt: skip
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
 DataDir = Annotated[str | None, typer.Option(help="Where local copies of named data sets lie (see: thermocline list data).")]
 Download = Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn into --data-dir if missing.")]
@@ -49,6 +54,19 @@ def require_unused(folder: Path) -> None:
         raise InputError(f"{folder} holds an earlier scan or run; choose another directory with --out")
     if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
         raise InputError(f"{file} is a file, and --out a folder: choose another")
+    from thermocline import record
+
+    record.check_place(folder)
+    require_writable(folder)
+
+
+def require_writable(folder: Path) -> None:
+    """Raise where nothing can be written in a folder, or in the one it is to be made in; leaves nothing behind."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise InputError(f"nothing can be written in {there} ({error.strerror}): choose another place with --out") from None
 
 
 def fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
@@ -63,6 +81,33 @@ def fetch(names: set[str], data_dir: str | None, wanted: bool) -> None:
 
     for name in sorted(names & data.DOWNLOADS.keys()):
         data.download(name, data_dir)
+
+
+def given(context: typer.Context) -> set[str]:
+    """The options that were written out, by the names of their parameters."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def require_known(words: list[str]) -> None:
+    """Raise where `sweep` is given an option of `train` that is a setting: it may mean one value of it, or several."""
+    for word in words if words[:1] == ["sweep"] else ():
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("--") and name in ("temperature", "epochs", "seed"):
+            path = _FLAGS[name]
+            raise InputError(f"sweep has no --{name}: write --over {path}=a,b,c to try several, --set {path}=a for one")
+
+
+def require_once(context: typer.Context, set_: Iterable[str], over: Iterable[str] = ()) -> None:
+    """Raise where a setting is given twice: only one of the two would count."""
+    found = {_FLAGS[name]: f"--{name}" for name in _FLAGS if name in given(context)}
+    for option, texts in (("--over", over), ("--set", set_)):
+        for path in (text.partition("=")[0].strip() for text in texts):
+            if path in found and found[path] != option:
+                raise InputError(f"{found[path]} and {option} both name {path}; leave one of them out")
+            if path in found and option == "--set":
+                raise InputError(f"--set names {path} twice; leave one of them out")
+            found[path] = option
 
 
 def points(over: Iterable[str]) -> list[tuple[str, ...]]:

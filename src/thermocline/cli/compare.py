@@ -57,12 +57,15 @@ def report(
 
 def _watch(runs: list[str], port: int) -> None:
     """Serve until Ctrl-C."""
+    from thermocline import record
     from thermocline.report import page, watching
 
     page.drawing()  # or say what is missing before a browser is opened
     with watching.server(watching.Watcher(runs), port) as server:
         address = f"http://{watching.HOST}:{server.server_address[1]}/"
         out.print(f"watching: [bold]{address}[/] (this machine alone; Ctrl-C ends it)", highlight=False, soft_wrap=True)
+        for place in (place for place in record.find_runs(runs) if not place.exists()):
+            err.print(f"there is no {escape(str(place))} yet: the page waits for it", highlight=False, soft_wrap=True)
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:

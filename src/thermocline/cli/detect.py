@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.table import Table
 
-from thermocline.cli.common import DataDir, Device, out, say
-from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, try_out
+from thermocline.cli.common import DataDir, Device, out, require_writable, say
+from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, try_out, whole_images
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def features(
 
     if split not in ("train", "test"):
         raise InputError(f"--split takes train or test, got {split!r}")
+    if not to.parent.is_dir():
+        raise InputError(f"there is no folder {to.parent} to write {to.name} into: make it, or choose another with --out")
+    require_writable(to.parent)
     read = _Reading(data, like, split, check_device(device), data_dir)
     if (Path(model) / "spec.json").exists():
         if inputs or weights:
@@ -109,9 +112,10 @@ def _for_own(model: str, inputs: str | None, read: _Reading) -> Split:
             "--inputs standardised is by the mean and std of the data the model was trained on: name them with --like NAME "
             "(--data is what to read, if it is another set)"
         )
-    if read.like is None:
-        return read.other(name, None).seen(way)
-    known = sets.load(read.like, device=read.place, data_dir=read.data_dir)
+    with whole_images():
+        if read.like is None:
+            return read.other(name, None).seen(way)
+        known = sets.load(read.like, device=read.place, data_dir=read.data_dir)
     return known[read.split == "test"].seen(way) if name == read.like else read.other(name, known[0].seen(way))
 
 
@@ -132,6 +136,8 @@ def fit(
     from thermocline import screening, shelf
     from thermocline.run import check_device
 
+    if temperature is not None and any(text.startswith("temperature=") for text in set_ or ()):
+        raise InputError("--temperature and --set both name temperature; leave one of them out")
     found = shelf.load_features(features, device=check_device(device))
     known = 1.0 if found.temperature is None else float(found.temperature)
     chosen = known if temperature is None else temperature

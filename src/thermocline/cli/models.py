@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,11 +52,26 @@ def images_for(
 
     ood = tuple(ood)
     sets.require_other(data, ood)
-    train, test = (split.seen(way) for split in sets.load(data, device=device, data_dir=data_dir))
+    with whole_images():
+        train, test = (split.seen(way) for split in sets.load(data, device=device, data_dir=data_dir))
     others = {name: sets.load_other(name, like=train, device=device, data_dir=data_dir) for name in ood}
     said = [f"images were shown as {way}: {sets.INPUTS[way]}"]
     said += [f"{name} has no labelled training images: detection only" for name, pair in others.items() if pair[0] is None]
     return (train, test, others), "\n".join(said)
+
+
+@contextlib.contextmanager
+def whole_images() -> Iterator[None]:
+    """Refuse to cut images of a model's own data, all of one shape that is not square: it may have seen them whole."""
+    from thermocline.data import AllCut
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AllCut)
+        try:
+            yield
+        except AllCut as cut:
+            more = "which a model trained on them whole never saw: in Python, thermocline.scan takes images of any shape"
+            raise InputError(f"{cut}, {more}; if it was trained on the middle, cut the files themselves") from None
 
 
 def callable_of(words: str) -> Any:
@@ -62,12 +79,15 @@ def callable_of(words: str) -> Any:
     module, colon, name = words.partition(":")
     if not (colon and module and name):
         raise InputError(f"{words!r} is not MODULE:CALLABLE, e.g. mynets:resnet for resnet() in mynets.py")
+    if module.endswith(".py"):
+        meant = ".".join(Path(module).with_suffix("").parts)
+        raise InputError(f"{words!r} names a file: write {meant}:{name}, as Python imports it")
     sys.path.insert(0, os.getcwd())
     try:
         found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise InputError(f"there is no module {error.name!r} here or among the installed ones") from None
     except Exception as error:  # the user's code raises anything
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise InputError(f"there is no module {error.name!r} here or among the installed ones") from None
         raise InputError(f"importing {module} fails{_at(error)}: {_told(error)}") from None
     if not hasattr(found, name):
         raise spec.unknown(f"name in {module}", name, [word for word in vars(found) if not word.startswith("_")])
@@ -96,15 +116,17 @@ def try_out(net: Any, words: str, images: Split) -> None:
     """Show a model its first few images, and say in one line what it does not like about them."""
     import torch
 
-    from thermocline.measure import evaluating, source
+    from thermocline.measure import evaluating, source, subject
 
     arguments, _ = next(source.samples(images, net, size=8))
     with evaluating(net), torch.no_grad():
         try:
-            net(arguments[0])
+            output = net(arguments[0])
         except Exception as error:  # as above
             what = f"images of {images.name}, {tuple(arguments[0].shape)} {str(arguments[0].dtype).removeprefix('torch.')}"
             raise InputError(f"{words} does not take {what}{_at(error)}: {_told(error)}") from None
+    if wrong := subject.no_logits(subject.logits_in(output)):
+        raise InputError(f"{words} returns {wrong}: let {words} give a module that returns the logits alone")
 
 
 def _fill(net: Any, words: str, file: Path) -> None:

@@ -17,6 +17,7 @@ from thermocline.data.source import UNLABELLED, Set, Source, Want, held
 from thermocline.spec import InputError
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
+_HOW = f"numpy.savez(file, {', '.join(f'{key}=...' for key in KEYS)})"
 
 
 def named(path: Path) -> Set:
@@ -75,9 +76,10 @@ def check(path: Path) -> None:
 
 def _require(path: Path, archive: np.lib.npyio.NpzFile) -> None:
     if missing := [key for key in KEYS if key not in archive.files]:
-        hint = "; without labels and a training split it serves scan --ood and detect features --split test only"
+        alone = "without labels and a training split it serves scan --ood and detect features --split test only"
         has = ", ".join(archive.files) or "nothing"
-        raise InputError(f"{path} has no {', '.join(missing)}{hint if 'x_test' not in missing else ''}; it has: {has}")
+        hint = f"write it with {_HOW}" if "x_test" in missing else alone
+        raise InputError(f"{path} has no {', '.join(missing)}; it has: {has}; {hint}")
 
 
 @contextlib.contextmanager
@@ -92,9 +94,9 @@ def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
         try:
             archive = np.load(file, allow_pickle=False)
         except Exception:  # NumPy raises whatever its zip and array parsers raise
-            raise InputError(f"{path} is not an .npz file; write one with numpy.savez(file, {', '.join(KEYS)})") from None
+            raise InputError(f"{path} is not an .npz file; write one with {_HOW}") from None
         if isinstance(archive, np.ndarray):
-            raise InputError(f"{path} holds a single array; write an .npz file with numpy.savez(file, {', '.join(KEYS)})")
+            raise InputError(f"{path} holds a single array; write an .npz file with {_HOW}")
         yield archive
 
 

@@ -63,7 +63,9 @@ def _source(files: Files, size: int | None, channels: int | None) -> Source:
     if size is None or channels is None:
         own_size, own_channels = natural(files.paths)
         size, channels = size or own_size, channels or own_channels
-    return Source(files.labels, partial(decode, files.paths, size=size, channels=channels), (channels, size, size))
+    sizes: set[tuple[int, int]] = set()
+    read = partial(decode, files.paths, size=size, channels=channels, sizes=sizes)
+    return Source(files.labels, read, (channels, size, size), sizes)
 
 
 def lone(layout: Layout) -> Files | None:
@@ -165,8 +167,10 @@ def natural(paths: list[Path]) -> tuple[int, int]:
     return min(sides.most_common(1)[0][0], LARGEST), 1 if gray else 3
 
 
-def decode(paths: list[Path], indices: Int[Tensor, "n"], *, size: int, channels: int) -> UInt8[Tensor, "n c s s"]:
-    """The images at these indices, the middle square of each resized to size x size."""
+def decode(
+    paths: list[Path], indices: Int[Tensor, "n"], *, size: int, channels: int, sizes: set[tuple[int, int]]
+) -> UInt8[Tensor, "n c s s"]:
+    """The images at these indices, the middle square of each resized to size x size; `sizes` gets what they had."""
     images = torch.empty((len(indices), channels, size, size), dtype=torch.uint8)
     pixels = images.numpy()
 
@@ -174,6 +178,7 @@ def decode(paths: list[Path], indices: Int[Tensor, "n"], *, size: int, channels:
         place, index = item
         what = str(paths[index])
         with decoding.opened(paths[index], what) as image:
+            sizes.add(image.size)
             pixels[place] = decoding.square(image, what, size=size, channels=channels)
 
     decoding.each(work, enumerate(indices.tolist()))

@@ -75,13 +75,15 @@ def named(root: Path, chosen: dict[str, str]) -> Set:
         if size is None or channels is None:
             own_size, own_channels = natural(files.train, columns.image, size)
             size, channels = size or own_size, channels or own_channels
-        decode = partial(images, column=columns.image, size=size, channels=channels, exact=want.size is None)
-        shape = (channels, size, size)
+        sizes: set[tuple[int, int]] = set()
+        exact = want.size is None
+        decode = partial(images, column=columns.image, size=size, channels=channels, exact=exact, sizes=sizes)
+        source = partial(Source, shape=(channels, size, size), sizes=sizes)
         if files.test != files.train:
-            return Source(y, partial(decode, files.train), shape), Source(tests, partial(decode, files.test), shape)
+            return source(y, partial(decode, files.train)), source(tests, partial(decode, files.test))
         held = held_out(y)
         train, test = (
-            Source(y[rows], lambda indices, rows=rows: decode(files.train, rows[indices]), shape)
+            source(y[rows], lambda indices, rows=rows: decode(files.train, rows[indices]))
             for rows in ((~held).nonzero()[:, 0], held.nonzero()[:, 0])
         )
         return train, test
@@ -176,9 +178,19 @@ def natural(files: tuple[Path, ...], column: str, size: int | None) -> tuple[int
 
 
 def images(
-    files: tuple[Path, ...], indices: Int[Tensor, "n"], *, column: str, size: int, channels: int, exact: bool
+    files: tuple[Path, ...],
+    indices: Int[Tensor, "n"],
+    *,
+    column: str,
+    size: int,
+    channels: int,
+    exact: bool,
+    sizes: set[tuple[int, int]],
 ) -> UInt8[Tensor, "n c s s"]:
-    """The images at these ascending indices. If `exact`, they must have that size; else the middle squares are resized."""
+    """The images at these ascending indices. If `exact`, they must have that size; else the middle squares are resized.
+
+    `sizes` gets what they had.
+    """
     result = torch.empty((len(indices), channels, size, size), dtype=torch.uint8)
     pixels = result.numpy()
 
@@ -188,6 +200,7 @@ def images(
             if exact and image.size != (size, size):
                 found = f"{image.width} x {image.height} pixels, others {size} x {size}"
                 raise InputError(f"{what} has {found}; say at what size to read them with data.size")
+            sizes.add(image.size)
             pixels[place] = decoding.square(image, what, size=size, channels=channels)
 
     def encoded() -> Iterator[tuple[int, str, bytes | None]]:

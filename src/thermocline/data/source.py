@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -41,11 +42,13 @@ class Source:
     """One split before its pixels are made: all labels, and how to get the images at given indices.
 
     `shape` is (c, h, w) where images are decoded one by one: what memory they will take can be told beforehand.
+    `sizes` gathers the (width, height) that those decoded had.
     """
 
     labels: Int[Tensor, "n"]
     images: Callable[[Tensor], Tensor]
     shape: tuple[int, int, int] | None = None
+    sizes: set[tuple[int, int]] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,22 @@ UNLABELLED = -1
 def held(images: Tensor, labels: Tensor) -> Source:
     """A source of images that are in memory already."""
     return Source(labels, lambda indices: images[indices])
+
+
+class AllCut(UserWarning):
+    """Every image of a set had one shape that is not square, and was cut: a net may have been trained on whole ones."""
+
+
+def tell_cut(name: str, sizes: set[tuple[int, int]]) -> None:
+    """Warn where images of these (width, height), of files that a user brought, were cut to squares."""
+    oblong = sorted((width, height) for width, height in sizes if width != height)
+    if not oblong or ":" not in name:  # imagenet is cut by everyone
+        return
+    width, height = oblong[0]
+    if len(sizes) == 1:
+        side = min(width, height)
+        said = f"{name}: images of {width} x {height} pixels are cut to their middle {side} x {side}"
+        warnings.warn(said, AllCut, stacklevel=4)
+    else:
+        said = f"images that are not square, such as those of {width} x {height} pixels, are cut to their middle"
+        warnings.warn(f"{name}: {said}", stacklevel=4)

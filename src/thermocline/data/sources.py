@@ -15,7 +15,7 @@ from torch import Tensor
 from thermocline.data import arrays, copies, folder, memory, parquet, pixels, runes, tampering
 from thermocline.data.fetching import DOWNLOADS
 from thermocline.data.hashing import balanced, held_out
-from thermocline.data.source import Set, Source, Want, held, located
+from thermocline.data.source import Set, Source, Want, held, located, tell_cut
 from thermocline.data.split import Split
 from thermocline.spec import Data, InputError, unknown
 
@@ -31,7 +31,7 @@ NAMES: dict[str, str] = {
     "arrays:FILE.npz": "x_train, y_train, x_test, y_test: square images, uint8 or float in [0, 1], and integer labels; "
     "to be detected as other data, x_test is enough",
     "folder:DIR": "one folder of images a class, under DIR/train and DIR/test (or val), or under DIR (cut 80 / 20 here); "
-    "to be detected as other data, images under DIR are enough",
+    "read as squares, the middle of each image; to be detected as other data, images under DIR are enough",
     "parquet:DIR": "Hugging Face's files, train-*.parquet and test-* (or validation-*), with image and label columns; "
     "others by name: parquet:DIR:image=img:label=coarse_label:test=validation",
 }
@@ -100,6 +100,7 @@ def load_other(
     if source.shape is not None:
         memory.check(name, 0, len(source.labels), shape=source.shape, device=device)
     images = pixels.fit(source.images(torch.arange(len(source.labels))), want.size, want.channels).to(device)
+    tell_cut(name, source.sizes)
     plain = torch.zeros(images.shape[1], device=device), torch.ones(images.shape[1], device=device)
     mean, std = plain if like is None else (like.mean.to(device), like.std.to(device))
     return None, Split(images, source.labels.to(device), name, int(source.labels.max()) + 1, mean, std)
@@ -244,6 +245,7 @@ def _splits(name: str, sources: tuple[Source, Source], want: Want, like: Split |
         pixels.fit(source.images(indices), want.size, want.channels).to(want.device)
         for source, indices in zip(sources, chosen.values())
     ]
+    tell_cut(name, train.sizes | test.sizes)
     mean, std = (like.mean.to(want.device), like.std.to(want.device)) if like is not None else pixels.statistics(images[0])
     if like is None and not std.all():
         flat = int((std == 0).nonzero()[0])

@@ -11,6 +11,13 @@ from thermocline.measure.collect import LastFeatures, Outputs
 from thermocline.record import params
 
 NEIGHBOURS = 50  # of KNN and NNGuide, at most
+PERCENTILE, VARIANT, ALPHA = 90, "s", 0.001  # of ReAct and ASH, ASH, NCI
+
+
+def usual(samples: int, width: int) -> dict[str, int | float | str]:
+    """What scans choose for the settings in which papers differ, by name."""
+    k, dim = min(NEIGHBOURS, samples), _axes(width)
+    return {"k": k, "dim": dim, "percentile": PERCENTILE, "variant": VARIANT, "alpha": ALPHA}
 
 
 def fitted(head: nn.Module, last: LastFeatures, outputs: Outputs, temperature: float) -> dict[str, detect.Detector]:
@@ -86,11 +93,11 @@ def _with_head(
         lambda: detect.ViM(weight, bias, dim=dim, temperature=t).fit_moments(all_).match(features, logits),
     )
     energy = detect.Energy(temperature=t)
-    react = detect.ReAct(energy, weight, bias, percentile=90)
-    yield params(detector="react", percentile=90), lambda: react.fit(features, logits, labels)
-    ash = detect.ASH(energy, weight, bias, percentile=90, variant="s")
-    yield params(detector="ash", variant="s", percentile=90), lambda: ash.fit(features, logits, labels)
-    yield params(detector="nci", alpha=0.001), lambda: detect.NCI(weight, alpha=0.001).fit_moments(all_)
+    react = detect.ReAct(energy, weight, bias, percentile=PERCENTILE)
+    yield params(detector="react", percentile=PERCENTILE), lambda: react.fit(features, logits, labels)
+    ash = detect.ASH(energy, weight, bias, percentile=PERCENTILE, variant=VARIANT)
+    yield params(detector="ash", variant=VARIANT, percentile=PERCENTILE), lambda: ash.fit(features, logits, labels)
+    yield params(detector="nci", alpha=ALPHA), lambda: detect.NCI(weight, alpha=ALPHA).fit_moments(all_)
 
 
 def _axes(width: int) -> int:

@@ -73,10 +73,9 @@ class Subject(NamedTuple):
             kinds = " and ".join(f"{tuple(value.shape)} {value.dtype}" for value in arguments.values())
             reason = str(error).strip().partition("\n")[0]
             raise InputError(f"the net does not run on inputs of {kinds}: {reason}") from error
-        output = _logits(self.logits(returned))
-        if not isinstance(output, Tensor) or output.ndim != 2:
-            kind = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
-            raise InputError(f"the net returns {kind}, not (samples, classes) logits: pass logits=lambda output: ...")
+        output = logits_in(self.logits(returned))
+        if wrong := no_logits(output):
+            raise InputError(f"the net returns {wrong}: pass logits=lambda output: ...")
         return output
 
 
@@ -100,7 +99,15 @@ def said_of(split: str) -> Iterator[None]:
         raise InputError(f"{split}: {error}") from error.__cause__
 
 
-def _logits(output: Any) -> Any:
+def no_logits(output: Any) -> str:
+    """What an output is, where it is not logits; nothing where it is."""
+    if isinstance(output, Tensor) and output.ndim == 2:
+        return ""
+    kind = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    return f"{kind}, not (samples, classes) logits"
+
+
+def logits_in(output: Any) -> Any:
     """What an output that has several parts calls its logits; else the output itself."""
     return output.get("logits", output) if isinstance(output, Mapping) else getattr(output, "logits", output)
 

@@ -51,7 +51,7 @@ def modules() -> dict[str, str]:
 def module(name: str) -> Any:
     """The module of an experiment."""
     if name not in modules():
-        raise unknown("experiment", name, modules())
+        raise _unknown(name, modules())
     return importlib.import_module(modules()[name])
 
 
@@ -79,8 +79,15 @@ def select(word: str) -> list[Experiment]:
     inside = [name for name in names() if word == "all" or name.startswith(f"{word}/")]
     groups = sorted({name.split("/")[0] for name in names() if "/" in name})
     if not inside and word not in modules():
-        raise unknown("experiment", word, ["all", *groups, *names()])
+        raise _unknown(word, ["all", *groups, *names()])
     return [load(name) for name in inside or [word]]
+
+
+def _unknown(word: str, words: Iterable[str]) -> InputError:
+    if word.endswith(".py"):
+        where = "an experiment of your own is a module in src/thermocline/experiments (see the guide)"
+        return InputError(f"{word} is a file: {where}; runs of any settings are compared by sweep --over, then advise")
+    return unknown("experiment", word, words, see="thermocline list experiments")
 
 
 @functools.cache

@@ -54,6 +54,8 @@ def terminal(study: Study) -> Group:
     elif found.wanting:
         lacking = "; ".join([*wording.lacking(found), *(["computed rows"] if found.lacks_table else [])])
         said.append(Text(f" missing: {lacking}\n run it with: {experiment.command} ({experiment.cost.words})"))
+    gaps = [] if experiment.why else wording.unmeasured(study)
+    said += [Text(f" without a number: {line}".replace("`", "")) for line in gaps]
     said += [Text(f" stopped itself: {one.name}, {one.why}") for one in found.stopped]
     said += [Text(f" not read: {line}", style="yellow") for line in found.problems]
     return Group(*said)

@@ -235,6 +235,8 @@ def check_device(name: str) -> torch.device:
         raise InputError("device 'cuda' was asked for, but torch sees no GPU here; use --device cpu")
     valid = ["auto", "cpu", "cuda", *(f"cuda:{card}" for card in range(cards))]
     if name not in valid:
+        if "gpu" in name.lower():  # which is spelled as cpu is, nearly
+            raise InputError(f"unknown device {name!r}; did you mean 'cuda'?")
         raise spec.unknown("device", name, valid)
     return torch.device(name)
 

@@ -78,7 +78,7 @@ def _fail(message: str, *, code: int) -> None:
 
 @app.command()
 def demo(
-    to: Annotated[Path, typer.Option("--out", help="Folder for the two runs and their report.")] = Path("demo"),
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for the two runs and their report.")] = Path("demo"),
     jobs: Annotated[int | None, typer.Option(help="Runs side by side (default: one a core, two at most).", min=1)] = None,
 ) -> None:
     """See what temperature does: train two small nets on built-in data, one hot, one cold, and compare them."""
@@ -108,7 +108,7 @@ def train(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting, as path=value (see: thermocline list settings).")
     ] = None,
-    to: Annotated[Path | None, typer.Option("--out", help="Run directory (default: runs/NAME).")] = None,
+    to: Annotated[Path | None, typer.Option("--out", "-o", help="Run directory (default: runs/NAME).")] = None,
     data_dir: DataDir = None,
     download: Download = False,
     device: Device = "auto",
@@ -140,7 +140,7 @@ def sweep(
     ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of every run: path=value.")] = None,
     jobs: Jobs = 1,
-    to: Annotated[Path, typer.Option("--out", help="Folder for the runs and their report.")] = Path("runs"),
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for the runs and their report.")] = Path("runs"),
     data_dir: DataDir = None,
     download: Download = False,
     device: Device = "auto",
@@ -194,7 +194,7 @@ def scan(
     ] = None,
     lengths: Annotated[str, typer.Option(help="How many numbers the built-in prompts list.")] = attending.LENGTHS,
     count: Annotated[int, typer.Option(help="Built-in prompts of each length.", min=1)] = attending.COUNT,
-    to: Annotated[Path, typer.Option("--out", help="Folder for the rows and the report.")] = Path("scan"),
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for the rows and the report.")] = Path("scan"),
     data_dir: DataDir = None,
     download: Download = False,
     device: Device = "auto",

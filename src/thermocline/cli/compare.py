@@ -22,7 +22,7 @@ Runs = Annotated[list[str], typer.Argument(help="Run directories, or folders of 
 
 def report(
     runs: Runs,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="What to write (default: report.html).")] = None,
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="What to write (default: report.html).")] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Also write every figure into this folder, as SVG, PNG and PDF sized for papers.")
     ] = None,
@@ -37,7 +37,7 @@ def report(
 
     if watch:
         if output or figures or format_:
-            raise InputError("--watch serves a page and writes nothing: leave out --output, --figures and --format")
+            raise InputError("--watch serves a page and writes nothing: leave out --out, --figures and --format")
         return _watch(runs, port)
     format_ = format_ or ("md" if output and output.suffix == ".md" else "html")
     if format_ not in page.FORMATS:
@@ -85,7 +85,7 @@ def advise(runs: Runs) -> None:
 def tradeoff(
     runs: Runs,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write a .html page, a .svg or .png figure, or .csv or .parquet.")
+        Path | None, typer.Option("--out", "-o", help="Also write a .html page, a .svg or .png figure, or .csv or .parquet.")
     ] = None,
     detector: Annotated[str, typer.Option(help="Only this detector (default: NECO in full, a line for each other).")] = "",
     ood: Annotated[str, typer.Option(help="Only this out-of-distribution data set.")] = "",

@@ -25,7 +25,7 @@ def reproduce(
         list[str], typer.Argument(help="Experiments, groups such as table1, or all (see: list experiments).", metavar="NAME...")
     ],
     report: Annotated[bool, typer.Option("--report", help="Train nothing: compare what is there, and write it down.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write it all as one .html page.")] = None,
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="Also write it all as one .html page.")] = None,
     seeds: Annotated[
         int, typer.Option(help="Seeds to go up to, where more than the experiment's own are wanted.", min=0, show_default=False)
     ] = 0,

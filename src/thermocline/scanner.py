@@ -200,10 +200,10 @@ class Watch:
     """Measures a model every so many steps of your own training loop, on a fixed sample of your data.
 
     Either call `watch.step(step)` after each step, or train inside `with Watch(...) as watch:`, where it counts the forward
-    passes made in training mode. A temperature that moves is given with a step, or set as `watch.temperature`, from when on
-    measurements are at it. `rows` is what was seen so far; `directory` also keeps them as a run, `writer` (anything
-    with `add_scalar(tag, value, step)`, such as TensorBoard's) draws them as they come. `overhead` is the share of the time
-    since the start that watching took.
+    passes made in training mode. Closing it, or leaving `with` without an error, measures the end too. A temperature that
+    moves is given with a step, or set as `watch.temperature`, from when on measurements are at it. `rows` is what was seen
+    so far; `directory` also keeps them as a run, `writer` (anything with `add_scalar(tag, value, step)`, such as
+    TensorBoard's) draws them as they come. `overhead` is the share of the time since the start that watching took.
     """
 
     def __init__(
@@ -228,6 +228,7 @@ class Watch:
         self.net, self.outer = inner(model), model
         self.every, self.writer = every, writer
         self.spent, self.count, self._measuring = 0.0, 0, False
+        self._last: int | None = None  # the step training has come to, unless it has not begun or nobody watches any more
         names = measure.select(measures)
         if lacking := [name for name in names if measure.MEASURES[name].needs & {"probes", "ood"}]:
             raise InputError(f"{lacking[0]} needs test or other data, which a Watch has none of: use scan")
@@ -253,21 +254,29 @@ class Watch:
         self._closing.callback(self.outer.register_forward_pre_hook(self._count).remove)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is not None:
+            self._last = None  # what an error left behind is not the end of training
         self.close()
 
     def close(self) -> None:
-        """Stop watching; with a directory, make it a finished run."""
-        if self._log is not None and not self._log.finished:
-            self._log.describe({"wall_seconds": round(time.monotonic() - self.began, 1)})
-            self._log.finish(self._seen)
-        self._closing.close()
+        """Measure the end, unless it was, and stop watching; with a directory, make it a finished run."""
+        try:
+            if self._last is not None and self._last > max(self._seen, default=-1):
+                self._measure(self._last)
+        finally:
+            self._last = None
+            if self._log is not None and not self._log.finished:
+                self._log.describe({"wall_seconds": round(time.monotonic() - self.began, 1)})
+                self._log.finish(self._seen)
+            self._closing.close()
 
     def _count(self, module: nn.Module, inputs: Any) -> None:
         # Before the forward pass of a step nothing of that step is in flight, so measuring cannot disturb it.
         if self.net.training and not self._measuring:
             self.step(self.count)
             self.count += 1
+            self._last = self.count
 
     @property
     def temperature(self) -> float:
@@ -282,8 +291,10 @@ class Watch:
         """Measure, if this step is one of those; returns the numbers under flat slash keys."""
         if temperature is not None:
             self.temperature = temperature
-        if step % self.every or step in self._seen:
-            return None
+        self._last = step
+        return None if step % self.every or step in self._seen else self._measure(step)
+
+    def _measure(self, step: int) -> dict[str, float]:
         began = time.monotonic()
         self._measuring = True
         try:

@@ -251,6 +251,18 @@ def test_heads_of_other_kinds() -> None:
     assert [r["value"] for r in alone] == [1.0]
 
 
+def test_a_class_without_training_samples_is_said_and_no_rank_deficit() -> None:
+    train, test = vectors(), vectors()
+    few = tuple(part[train[1] < CLASSES - 1] for part in train)
+    with pytest.warns(UserWarning, match=f"test has label {CLASSES - 1}, which no sample of train has"):
+        result = tc.scan(seeded(mlp), few, test, measures=["solution_rank", "singular_value"])
+    assert (result.summary.classes, result.summary.unmet) == (CLASSES - 1, 1)
+    whole = tc.scan(seeded(mlp), train, few, measures=["solution_rank", "singular_value"])
+    assert (whole.summary.classes, whole.summary.unmet) == (CLASSES, 0)
+    assert not any("classes=" in params for params in whole.rows["params"].to_pylist())
+    assert not any("classes" in key for key in tc.Watch(seeded(mlp), few).step(0) or {})
+
+
 class Masked(nn.Module):
     """Adds an infinite mask to its scores, as attention does."""
 

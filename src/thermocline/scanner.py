@@ -25,6 +25,7 @@ from thermocline import measure, provenance, record, report
 from thermocline.data import Split
 from thermocline.measure import source
 from thermocline.measure.collect import Spread
+from thermocline.measure.detecting import left_out
 from thermocline.nets import Tap, named_taps
 from thermocline.spec import Data, InputError, Net, Probe, Run, Train
 
@@ -121,6 +122,9 @@ def scan(
         began = time.monotonic()
         rows = measure.measure(net, train, test, ood, taps=places, progress=progress, **options)
         facts["wall_seconds"] = round(time.monotonic() - began, 1)
+        if gone := left_out(net.get_submodule(places[-1].path), places[-1].path, rows, facts["measures"]):
+            facts["notes"] = [gone]
+            warnings.warn(gone, stacklevel=2)
         what = dataclasses.replace(what, scanned=provenance.identity(net, rows))
         return Scan(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, rows)]), True))
 

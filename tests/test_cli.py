@@ -163,6 +163,7 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
     np.savez(tmp_path / "small.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
     printed = thermocline(*words, "--seed", "4", cwd=tmp_path)
     assert "report: scan/report.html" in printed
+    assert "layers, in order of depth: 1, 3" in printed
     assert "Effective depth" in printed
     assert json.loads((tmp_path / "scan" / "spec.json").read_text())["seed"] == 4
     assert "images were shown as unit: pixels in [0, 1]" in printed

@@ -407,6 +407,9 @@ def test_one_class_and_few_samples_give_documented_values() -> None:
 
 def test_a_scan_is_saved_as_a_run_and_reported(tmp_path: Path) -> None:
     result = tc.scan(seeded(Foreign), **SETS, name="mine")
+    assert re.match(r"Scan\(mine on data, T = 1: training accuracy .*, rank . \(classes - 1 = 3\), effective", repr(result))
+    assert len(repr(result)) < 256
+    assert result.layers == ["features.0", "features.2.0", "classifier"]
     path = result.save(tmp_path / "mine")
     assert record.load_rows(path).equals(result.rows)
     page = result.report(tmp_path / "page.html")

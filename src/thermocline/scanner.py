@@ -38,6 +38,9 @@ class Scan:
 
     found: record.Loaded
 
+    def __repr__(self) -> str:
+        return f"Scan({report.line(self.summary)}; see .table(), .layers, .rows)"
+
     @property
     def rows(self) -> pa.Table:
         """Everything measured, as one tidy table with the columns of `record.SCHEMA`."""
@@ -60,6 +63,12 @@ class Scan:
     @property
     def solution_rank(self) -> float | None:
         return self.summary.solution_rank
+
+    @property
+    def layers(self) -> list[str]:
+        """The paths of the layers that rows are of, in order of depth, the head last."""
+        found = dict(zip(self.rows["depth"].to_pylist(), self.rows["layer"].to_pylist()))
+        return [found[depth] for depth in sorted(found) if depth]
 
     def table(self) -> str:
         """The numbers and what they mean, as text."""

@@ -416,6 +416,30 @@ def test_a_scan_is_saved_as_a_run_and_reported(tmp_path: Path) -> None:
     assert "mine" in page.read_text()
 
 
+def test_the_report_of_a_scan_has_nothing_over_training_and_true_reasons(tmp_path: Path) -> None:
+    """A net that is always right: nothing is confused, and no temperature is likeliest."""
+    labels = torch.arange(60) % CLASSES
+    data = 9.0 * torch.eye(CLASSES)[labels], labels
+    net = seeded(lambda: nn.Sequential(nn.Linear(CLASSES, 5), nn.Linear(5, CLASSES)))
+    nn.init.eye_(net[0].weight)
+    nn.init.eye_(net[1].weight)
+    result = tc.scan(net, data, data, {"other": torch.ones(60, CLASSES)})
+    assert result.summary.test_accuracy == 1
+    page = result.report(tmp_path / "page.html").read_text()
+    made = report.render(result.save(tmp_path / "run"), tmp_path / "page.md", format="md", figures=tmp_path / "figures")
+    for text in (page, made.read_text()):
+        assert "over training" not in text
+        assert "Every test image is given its own class." in text
+        assert "No temperature is likeliest where test images are all classified rightly" in text
+        assert ("The tolerance slider moves" in text, "can be chosen above" in text) == (text is page,) * 2
+    with tc.Watch(net, data, directory=tmp_path / "watch", every=1) as watch:
+        watch.step(0)
+        watch.step(1)
+    text = report.render(tmp_path / "watch", tmp_path / "watch.md", format="md", figures=tmp_path / "figures").read_text()
+    assert "Rank of the logits over training" in text
+    assert text.count("Alignment and OrthoDev over training") == 1
+
+
 def test_scans_are_told_apart_by_weights_and_by_what_was_found(tmp_path: Path) -> None:
     few = {"measures": ["accuracy"]}
     nets_ = [seeded(Foreign, seed) for seed in range(3)]

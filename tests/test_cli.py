@@ -177,6 +177,7 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
     np.savez(tmp_path / "small.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
     printed = thermocline(*words, "--seed", "4", cwd=tmp_path)
     assert "report: scan/report.html" in printed
+    assert "layers, in order of depth: 1, 3" in printed
     assert "Effective depth" in printed
     assert json.loads((tmp_path / "scan" / "spec.json").read_text())["seed"] == 4
     assert "images were shown as unit: pixels in [0, 1]" in printed
@@ -232,7 +233,19 @@ def test_a_net_is_shown_images_as_it_was_trained_on_them(tmp_path: Path, inputs:
     like = ["--like", "arrays:grey.npz", "--inputs", inputs, "--device", "cpu", "-o", "f.npz"]
     printed = thermocline("detect", "features", "known:Threshold", "--data", "arrays:dark.npz", *like, cwd=tmp_path)
     assert f"100 samples of arrays:dark.npz (train), shown as {inputs}, 3 features" in printed
+    assert "head's weight" not in printed
     assert not np.load(tmp_path / "f.npz")["logits"].argmax(1).any(), "by the statistics of grey.npz, all of it is dark"
+
+
+def test_features_without_a_linear_head_say_which_detectors_they_do_without(tmp_path: Path) -> None:
+    known = KNOWN.replace("CHANNELS", "3").replace("LEVEL", "0.6").replace("x.mean((2, 3)))", "x.mean((2, 3))).mul_(0.5)")
+    (tmp_path / "known.py").write_text(known)
+    images, labels = np.arange(100, 160, dtype=np.uint8)[:, None, None, None].repeat(3, 3), np.arange(60) % 2
+    np.savez(tmp_path / "grey.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    words = ["--data", "arrays:grey.npz", "--inputs", "unit", "--device", "cpu", "-o", "f.npz"]
+    printed = thermocline("detect", "features", "known:Threshold", *words, cwd=tmp_path)
+    assert "without the head's weight, so no residual, vim, react, ash, nci: the head is" in " ".join(printed.split())
+    assert "weight" not in np.load(tmp_path / "f.npz")
 
 
 OTHERS = """

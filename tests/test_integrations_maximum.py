@@ -173,6 +173,8 @@ def test_by_command(folder: Path, tmp_path: Path) -> None:
     )
     for words in ("find the maximum", "effective items", "log n", "report: scan/attention.html", "figure: scan/attention.svg"):
         assert words in printed
+    for words in ("plain: the model as it is", "published: every head sharpened", "effective-items: every head held to"):
+        assert words in printed
     assert ("heads that disperse fastest" in printed) == ("0 of 8 heads" not in printed)
     rows = record.load_rows(tmp_path / "scan").to_pylist()
     assert {row["net"] for row in rows} == {"tiny"}
@@ -215,7 +217,7 @@ def test_prompts_from_a_file(folder: Path, tmp_path: Path, monkeypatch: pytest.M
         (["TINY", "--attention", "--prompts", "bad.jsonl"], 'bad.jsonl, line 2: expected a JSON object with a "text"'),
         (
             ["TINY", "--attention", "--lengths", "140000", "--count", "1"],
-            "has positions for 131072: give shorter prompts or lists",
+            "has positions for 131072: give shorter prompts, or of lists smaller --lengths",
         ),
         (["nowhere", "--attention"], "nowhere is no folder, nor the name of a model in the local cache; nothing is fetched"),
         (["TINY", "--attention", "--out", "p.txt/here"], "p.txt is a file, and --out a folder"),

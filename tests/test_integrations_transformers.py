@@ -141,8 +141,13 @@ def test_autocast_changes_nothing_but_precision(gen: torch.Generator) -> None:
 @pytest.mark.parametrize("head", [4, -1])
 def test_a_head_that_is_not_there_is_said(gen: torch.Generator, head: int) -> None:
     model, inputs = text("llama"), tokens(gen)
-    hot.enable(model, heads=[0, head])
-    with pytest.raises(InputError, match=f"no head {head}: LlamaAttention has 0 to 3"):
+    before = model.config._attn_implementation
+    with pytest.raises(InputError, match=f"no head {head}: attention layer 0 has 0 to 3"):
+        hot.enable(model, heads=[0, head])
+    assert model.config._attn_implementation == before
+    model.config.num_attention_heads = 8  # where a configuration does not tell, it is seen when the layer runs
+    hot.enable(model, heads=[0, 7])
+    with pytest.raises(InputError, match="no head 7: LlamaAttention has 0 to 3"):
         logits(model, inputs)
 
 

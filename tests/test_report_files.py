@@ -71,6 +71,19 @@ def test_logits_that_do_not_sum_to_zero_may_have_a_direction_more(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("rank", "word", "said"),
+    [(15.0, "Full rank", "use 15 of the 15 "), (10.0, "Rank deficit", "use 10 of the 15 "), (17.0, "Full rank", "and 2 more.")],
+)
+def test_a_rank_is_held_against_the_classes_that_training_images_have(tmp_path, rank: float, word: str, said: str):
+    (one,) = summarise(write(tmp_path / "run", **COLD))
+    assert (one.classes, one.unmet) == (20, 0)
+    (case,) = cases([dataclasses.replace(one, solution_rank=rank, classes=16, unmet=4)])
+    found = {advised.word: advised.sentence for advised in advice.given(case)}
+    assert said in found[word]
+    assert "the 16 classes of its training images (there are 20 logits)" in found[word]
+
+
 def everywhere(folder: Path) -> dict[str, str]:
     """What the terminal, the page and Markdown say, without how they say it."""
     console = rich.console.Console(width=2000, record=True, file=io.StringIO())

@@ -1,5 +1,6 @@
 """A model and data of the user's own: any kind of either, measured without a trace left behind."""
 
+import contextlib
 import json
 import math
 import random
@@ -451,10 +452,37 @@ def test_one_class_and_few_samples_give_documented_values() -> None:
 
 def test_a_scan_is_saved_as_a_run_and_reported(tmp_path: Path) -> None:
     result = tc.scan(seeded(Foreign), **SETS, name="mine")
+    assert re.match(r"Scan\(mine on data, T = 1: training accuracy .*, rank . \(classes - 1 = 3\), effective", repr(result))
+    assert len(repr(result)) < 256
+    assert result.layers == ["features.0", "features.2.0", "classifier"]
     path = result.save(tmp_path / "mine")
     assert record.load_rows(path).equals(result.rows)
     page = result.report(tmp_path / "page.html")
     assert "mine" in page.read_text()
+
+
+def test_the_report_of_a_scan_has_nothing_over_training_and_true_reasons(tmp_path: Path) -> None:
+    """A net that is always right: nothing is confused, and no temperature is likeliest."""
+    labels = torch.arange(60) % CLASSES
+    data = 9.0 * torch.eye(CLASSES)[labels], labels
+    net = seeded(lambda: nn.Sequential(nn.Linear(CLASSES, 5), nn.Linear(5, CLASSES)))
+    nn.init.eye_(net[0].weight)
+    nn.init.eye_(net[1].weight)
+    result = tc.scan(net, data, data, {"other": torch.ones(60, CLASSES)})
+    assert result.summary.test_accuracy == 1
+    page = result.report(tmp_path / "page.html").read_text()
+    made = report.render(result.save(tmp_path / "run"), tmp_path / "page.md", format="md", figures=tmp_path / "figures")
+    for text in (page, made.read_text()):
+        assert "over training" not in text
+        assert "Every test image is given its own class." in text
+        assert "No temperature is likeliest where test images are all classified rightly" in text
+        assert ("The tolerance slider moves" in text, "can be chosen above" in text) == (text is page,) * 2
+    with tc.Watch(net, data, directory=tmp_path / "watch", every=1) as watch:
+        watch.step(0)
+        watch.step(1)
+    text = report.render(tmp_path / "watch", tmp_path / "watch.md", format="md", figures=tmp_path / "figures").read_text()
+    assert "Rank of the logits over training" in text
+    assert text.count("Alignment and OrthoDev over training") == 1
 
 
 def test_scans_are_told_apart_by_weights_and_by_what_was_found(tmp_path: Path) -> None:
@@ -527,7 +555,7 @@ def test_watch_does_not_disturb_training(tmp_path: Path) -> None:
     with tc.Watch(watched, SETS["train"], every=3, samples=40, directory=tmp_path / "watch", writer=Writer()) as watch:
         train_some(watched, 7, lambda step: None)
     assert all(torch.equal(value, watched.state_dict()[name]) for name, value in alone.state_dict().items())
-    assert sorted(set(watch.rows["step"].to_pylist())) == [0, 3, 6]
+    assert sorted(set(watch.rows["step"].to_pylist())) == [0, 3, 6, 7]  # and the end
     assert 0 < watch.overhead < 1
     assert ("accuracy/train", drawn[0][1], 0) == drawn[0]
     assert record.load_run(tmp_path / "watch").finished
@@ -582,4 +610,40 @@ def test_a_watch_that_counts_measures_at_the_temperature_that_is_set() -> None:
             watch.temperature = temperature
             net(SETS["train"][0][:8])
     found = {row["step"]: row["value"] for row in watch.rows.to_pylist() if row["measure"] == "temperature"}
-    assert found == {0: 2.0, 1: 8.0}
+    assert found == {0: 2.0, 1: 8.0, 2: 8.0}
+
+
+@pytest.mark.parametrize("way", ["with", "hand"])
+def test_a_watch_measures_the_end_of_training_once(way: str, tmp_path: Path) -> None:
+    net = seeded(lambda: nets.build(Net("resnet8", width=4), classes=CLASSES, size=8))
+    watch = tc.Watch(net, SETS["train"], every=200, directory=tmp_path / "w")
+    if way == "with":
+        with watch:
+            train_some(net, 25, lambda step: None)
+    else:
+        train_some(net, 25, watch.step)
+        watch.close()
+    spent = watch.spent
+    watch.close()
+    assert watch.spent == spent
+    rows = [row for row in record.load_rows(tmp_path / "w").to_pylist() if row["measure"] == "accuracy"]
+    assert [row["step"] for row in rows] == [0, 25 if way == "with" else 24]
+    with torch.no_grad():
+        right = (net.eval()(SETS["train"][0]).argmax(1) == SETS["train"][1]).double().mean()
+    assert rows[-1]["value"] == pytest.approx(float(right))
+    assert len({row["run"] for row in rows}) == 1
+
+
+def test_a_watch_left_by_an_error_measures_no_end(tmp_path: Path) -> None:
+    net = seeded(Foreign).train()
+    net.dropout.eval()
+    watch = tc.Watch(net, SETS["train"], directory=tmp_path / "w")
+    with contextlib.suppress(ZeroDivisionError), watch:
+        net(SETS["train"][0][:8])
+        raise ZeroDivisionError
+    watch.close()
+    assert set(watch.rows["step"].to_pylist()) == {0}
+    assert record.load_run(tmp_path / "w").finished
+    with tc.Watch(net, SETS["train"]) as idle:
+        pass
+    assert idle.rows.num_rows == 0

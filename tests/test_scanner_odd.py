@@ -264,7 +264,9 @@ def test_wide_inputs_are_read_through_a_subset_that_rows_name(monkeypatch: pytes
     monkeypatch.setattr(again, "COLUMNS", 5)
     monkeypatch.setattr(collect, "WIDEST", 5)
     data = vectors(), vectors(seed=1)
-    found = tc.scan(seeded(mlp), *data, {"other": data}, measures=["alignment", "neural_collapse", "auroc"]).rows.to_pylist()
+    asked = ["alignment", "neural_collapse", "auroc"]
+    with pytest.warns(UserWarning, match="the head 2 reads 8 features, more than 5: residual, vim, react"):
+        found = tc.scan(seeded(mlp), *data, {"other": data}, measures=asked).rows.to_pylist()
     assert {r["params"] for r in found if r["measure"] == "alignment"} >= {"part=max,top=15,subset=5"}
     assert {r["view"] for r in found if r["measure"] == "auroc"} == {"input/5"}
     assert any("part=nc3,subset=5" in r["params"] for r in found)
@@ -303,6 +305,41 @@ def test_heads_of_other_kinds() -> None:
     assert len([r for r in found if r["measure"] == "neural_collapse"]) == 8
     alone = rows(seeded(lambda: nn.Sequential(nn.Linear(6, CLASSES))), vectors(), ["effective_depth"])
     assert [r["value"] for r in alone] == [1.0]
+
+
+def test_a_class_without_training_samples_is_said_and_no_rank_deficit() -> None:
+    train, test = vectors(), vectors()
+    few = tuple(part[train[1] < CLASSES - 1] for part in train)
+    with pytest.warns(UserWarning, match=f"test has label {CLASSES - 1}, which no sample of train has"):
+        result = tc.scan(seeded(mlp), few, test, measures=["solution_rank", "singular_value"])
+    assert (result.summary.classes, result.summary.unmet) == (CLASSES - 1, 1)
+    whole = tc.scan(seeded(mlp), train, few, measures=["solution_rank", "singular_value"])
+    assert (whole.summary.classes, whole.summary.unmet) == (CLASSES, 0)
+    assert not any("classes=" in params for params in whole.rows["params"].to_pylist())
+    assert not any("classes" in key for key in tc.Watch(seeded(mlp), few).step(0) or {})
+
+
+class Scaled(nn.Module):
+    """Halves its logits in place, so that they are no longer what its head gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.fc = nn.Linear(6, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.fc(self.body(x).relu()).mul_(0.5)
+
+
+def test_what_needs_the_head_is_left_out_with_a_word(tmp_path) -> None:
+    data = vectors(), vectors(seed=1)
+    said = "logits are not fc.weight times its input, plus its bias, as where they are scaled after it"
+    with pytest.warns(UserWarning, match=f"{said}: residual, vim, react, ash, nci and compression left out"):
+        result = tc.scan(seeded(Scaled), *data, {"other": vectors(seed=2)[0]}, measures=["auroc", "compression"])
+    assert said in result.report(tmp_path / "page.html").read_text()
+    with pytest.warns(UserWarning, match=f"{said}: compression left out"):
+        tc.scan(seeded(Scaled), *data, measures=["compression"])
+    tc.scan(seeded(Scaled), *data, {"other": vectors(seed=2)[0]}, measures=["accuracy", "rank"])
+    tc.scan(seeded(pooled), images(), images(), measures=["compression"])
 
 
 class Masked(nn.Module):

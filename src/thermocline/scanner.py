@@ -25,6 +25,7 @@ from thermocline import measure, provenance, record, report
 from thermocline.data import Split
 from thermocline.measure import source
 from thermocline.measure.collect import Spread
+from thermocline.measure.detecting import left_out
 from thermocline.nets import Tap, find_taps, named_taps
 from thermocline.spec import Data, InputError, Net, Probe, Run, Train
 
@@ -36,6 +37,9 @@ class Scan:
     """What a scan found: rows, and the numbers people ask for first."""
 
     found: record.Loaded
+
+    def __repr__(self) -> str:
+        return f"Scan({report.line(self.summary)}; see .table(), .layers, .rows)"
 
     @property
     def rows(self) -> pa.Table:
@@ -59,6 +63,12 @@ class Scan:
     @property
     def solution_rank(self) -> float | None:
         return self.summary.solution_rank
+
+    @property
+    def layers(self) -> list[str]:
+        """The paths of the layers that rows are of, in order of depth, the head last."""
+        found = dict(zip(self.rows["depth"].to_pylist(), self.rows["layer"].to_pylist()))
+        return [found[depth] for depth in sorted(found) if depth]
 
     def table(self) -> str:
         """The numbers and what they mean, as text."""
@@ -121,6 +131,9 @@ def scan(
         began = time.monotonic()
         rows = measure.measure(net, train, test, ood, taps=places, progress=progress, **options)
         facts["wall_seconds"] = round(time.monotonic() - began, 1)
+        if gone := left_out(net.get_submodule(places[-1].path), places[-1].path, rows, facts["measures"]):
+            facts["notes"] = [gone]
+            warnings.warn(gone, stacklevel=2)
         what = dataclasses.replace(what, scanned=provenance.identity(net, rows))
         return Scan(record.Loaded(Path(what.name), what, facts, record.table(what, [(0, rows)]), True))
 
@@ -197,10 +210,10 @@ class Watch:
     """Measures a model every so many steps of your own training loop, on a fixed sample of your data.
 
     Either call `watch.step(step)` after each step, or train inside `with Watch(...) as watch:`, where it counts the forward
-    passes made in training mode. A temperature that moves is given with a step, or set as `watch.temperature`, from when on
-    measurements are at it. `rows` is what was seen so far; `directory` also keeps them as a run, `writer` (anything
-    with `add_scalar(tag, value, step)`, such as TensorBoard's) draws them as they come. `overhead` is the share of the time
-    since the start that watching took.
+    passes made in training mode. Closing it, or leaving `with` without an error, measures the end too. A temperature that
+    moves is given with a step, or set as `watch.temperature`, from when on measurements are at it. `rows` is what was seen
+    so far; `directory` also keeps them as a run, `writer` (anything with `add_scalar(tag, value, step)`, such as
+    TensorBoard's) draws them as they come. `overhead` is the share of the time since the start that watching took.
     """
 
     def __init__(
@@ -225,6 +238,7 @@ class Watch:
         self.net, self.outer = inner(model), model
         self.every, self.writer = every, writer
         self.spent, self.count, self._measuring = 0.0, 0, False
+        self._last: int | None = None  # the step training has come to, unless it has not begun or nobody watches any more
         names = measure.select(measures)
         if lacking := [name for name in names if measure.MEASURES[name].needs & {"probes", "ood"}]:
             raise InputError(f"{lacking[0]} needs test or other data, which a Watch has none of: use scan")
@@ -252,21 +266,29 @@ class Watch:
         self._closing.callback(self.outer.register_forward_pre_hook(count).remove)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is not None:
+            self._last = None  # what an error left behind is not the end of training
         self.close()
 
     def close(self) -> None:
-        """Stop watching; with a directory, make it a finished run."""
-        if self._log is not None and not self._log.finished:
-            self._log.describe({"wall_seconds": round(time.monotonic() - self.began, 1)})
-            self._log.finish(self._seen)
-        self._closing.close()
+        """Measure the end, unless it was, and stop watching; with a directory, make it a finished run."""
+        try:
+            if self._last is not None and self._last > max(self._seen, default=-1):
+                self._measure(self._last)
+        finally:
+            self._last = None
+            if self._log is not None and not self._log.finished:
+                self._log.describe({"wall_seconds": round(time.monotonic() - self.began, 1)})
+                self._log.finish(self._seen)
+            self._closing.close()
 
     def _count(self, module: nn.Module, inputs: Any) -> None:
         # Before the forward pass of a step nothing of that step is in flight, so measuring cannot disturb it.
         if self.net.training and not self._measuring:
             self.step(self.count)
             self.count += 1
+            self._last = self.count
 
     @property
     def temperature(self) -> float:
@@ -281,8 +303,10 @@ class Watch:
         """Measure, if this step is one of those; returns the numbers under flat slash keys."""
         if temperature is not None:
             self.temperature = temperature
-        if step % self.every or step in self._seen:
-            return None
+        self._last = step
+        return None if step % self.every or step in self._seen else self._measure(step)
+
+    def _measure(self, step: int) -> dict[str, float]:
         began = time.monotonic()
         self._measuring = True
         try:

@@ -221,7 +221,7 @@ def scan(
     options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model, "seed": seed}
     result = scan_model(net, *sets, **options, progress=True)
     result.save(to)
-    out.print(said, highlight=False, markup=False)
+    out.print(said, f"layers, in order of depth: {', '.join(result.layers)}", sep="\n", highlight=False, markup=False)
     compare.conclude([to], to / "report.html")
 
 

@@ -40,6 +40,7 @@ def features(
 ) -> None:
     """Write what the head of a classifier reads and gives on a data set: what detectors are fitted to, and score."""
     from thermocline import screening, shelf
+    from thermocline.measure.detecting import HEADED
     from thermocline.run import check_device
 
     if split not in ("train", "test"):
@@ -64,6 +65,9 @@ def features(
     shelf.save_features(found._replace(temperature=temperature), to)
     what = f"{len(found.features)} samples of {images.name} ({split}), shown as {way}"
     out.print(f"{what}, {found.features.shape[1]} features", highlight=False, markup=False)
+    if found.weight is None:
+        lacking = "the head is not linear, or the logits are not its weight times its input, plus its bias"
+        out.print(f"without the head's weight, so no {', '.join(HEADED)}: {lacking}", highlight=False)
     say("features", to)
 
 

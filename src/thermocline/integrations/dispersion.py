@@ -221,7 +221,8 @@ def require_room(model: Any, longest: int) -> None:
     room = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if room is not None and longest > room:
         kind = type(model).__name__
-        raise InputError(f"a prompt has {longest} tokens, and {kind} has positions for {room}: give shorter prompts or lists")
+        shorter = "give shorter prompts, or of lists smaller --lengths (lengths=)"
+        raise InputError(f"a prompt has {longest} tokens, and {kind} has positions for {room}: {shorter}")
 
 
 def lean(model: nn.Module, last: int) -> dict[str, Any]:

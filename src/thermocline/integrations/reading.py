@@ -63,6 +63,14 @@ def accuracies(run: Loaded) -> dict[str, dict[int, float]]:
     return found
 
 
+RULES = {
+    "plain": "the model as it is",
+    "published": "every head sharpened by the published polynomial of its entropy [velickovic2024softmax]",
+    "effective-items": "every head held to as many effective items, exp(entropy), as it has on the shortest lists",
+}
+"""What the accuracies of a list stand for."""
+
+
 def evidence(run: Loaded) -> str:
     """What was read, and which of its tokens count."""
     given = [parameters(row["params"]) for row in run.rows.to_pylist() if row["measure"] == "attention_entropy"]
@@ -150,4 +158,5 @@ def terminal(run: Loaded) -> Group:
             for line in lines:
                 grid.add_row(*line)
             shown.append(grid)
+        shown += [Text(f"  {rule}: {words}") for rule, words in RULES.items() if rule in titles and lines]
     return Group(*shown, Text(sentence(found)))

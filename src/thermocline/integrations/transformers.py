@@ -85,6 +85,10 @@ def enable(
     settled = {index: named(one) for index, one in rules.items()}
     if any(not isinstance(head, int) for head in heads or ()):
         raise InputError(f"heads are named by their numbers, got {list(heads or ())}")
+    for index in settled:  # what configurations do not tell is seen when the layer runs
+        count = getattr(getattr(found[index], "config", model.config), "num_attention_heads", None)
+        if isinstance(count, int) and (wrong := [head for head in heads or () if not 0 <= head < count]):
+            raise InputError(f"there is no head {wrong[0]}: attention layer {index} has 0 to {count - 1}")
     chosen = None if heads is None else tuple(sorted(heads))
     before = _switch(model, NAME)
     if getattr(model, _BEFORE, None) is None or all(name != NAME for _, name in before):

@@ -99,9 +99,12 @@ def solution_rank(seen: Seen) -> Iterator[Row]:
     rank(M) = #{i : sigma_i(M) > rtol * sigma_1(M)}                           [masarczyk2025softmax, Tab. 1]
     """
     *_, (_, row) = seen.layers()
+    met, logits = int((seen.counts > 0).sum()), len(seen.logit_spectrum)
+    # Of a class without a sample no direction can be expected. The few samples that a watch follows may lack many by chance.
+    fewer = {"classes": met} if seen.final and met < logits else {}
     for convention in _conventions(seen, seen.outputs["train"].format):
         value = geometry.numerical_rank(seen.logit_spectrum, **convention)
-        yield row("solution_rank", params(**convention), float(value))
+        yield row("solution_rank", params(**convention, **fewer), float(value))
 
 
 def rank_by_samples(seen: Seen) -> Iterator[Row]:

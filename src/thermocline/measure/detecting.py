@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from torch import Tensor, nn
 
 from thermocline import detect
+from thermocline.measure import collect
 from thermocline.measure.collect import LastFeatures, Outputs
-from thermocline.record import params
+from thermocline.record import Row, parameters, params
 
 NEIGHBOURS = 50  # of KNN and NNGuide, at most
+HEADED = ("residual", "vim", "react", "ash", "nci")  # that read the head's weight
 PERCENTILE, VARIANT, ALPHA = 90, "s", 0.001  # of ReAct and ASH, ASH, NCI
 
 
@@ -72,6 +74,21 @@ def linear_head(head: nn.Module, features: Tensor, logits: Tensor) -> tuple[Tens
         return None, None
     weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
     return (weight, bias) if reproduces(weight, bias, features, logits) else (None, None)
+
+
+def left_out(head: nn.Module, path: str, rows: Iterable[Row], asked: Collection[str]) -> str:
+    """What rows lack because a head at `path` is not one that gives W h + b, and why, in a line; empty if nothing."""
+    found = {row.measure if row.measure == "compression" else parameters(row.params).get("detector", "") for row in rows}
+    gone = [] if found.isdisjoint(("neco", "msp")) or not found.isdisjoint(HEADED) else list(HEADED)
+    gone += ["compression"] if "compression" in asked and "compression" not in found else []
+    if not gone:
+        return ""
+    why = f"logits are not {path}.weight times its input, plus its bias, as where they are scaled after it"
+    if not isinstance(head, nn.Linear):
+        why = f"the head {path} is a {type(head).__name__}, not an nn.Linear"
+    elif head.in_features > collect.WIDEST:
+        why = f"the head {path} reads {head.in_features} features, more than {collect.WIDEST}"
+    return f"{why}: {' and '.join([', '.join(gone[:-1])] * (len(gone) > 1) + gone[-1:])} left out"
 
 
 def reproduces(weight: Tensor, bias: Tensor | None, features: Tensor, logits: Tensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ class Seen:
     ood: tuple[str, ...]
     final: bool
     last: collect.LastFeatures
+    counts: Tensor = field(default_factory=lambda: torch.zeros(0))  # how many samples each label has in the training set
     outputs: dict[str, collect.Outputs] = field(default_factory=dict)
     moments: dict[Tap, ClassMoments] = field(default_factory=dict)
     formats: dict[Tap, torch.dtype] = field(default_factory=dict)
@@ -153,6 +155,7 @@ def look(subject: Subject, train: Any, test: Any, ood: Pairs, needs: frozenset[s
                 if "probes" in needs and tally.single:
                     raise InputError(f"{prefix}train has one class only; probes need at least two{hint}")
                 if known:
+                    seen.counts = tally.counts
                     kit.leave(subject, seen, needs)
                     if "scores" in needs:
                         head = subject.net.get_submodule(subject.taps[-1].path)
@@ -254,9 +257,21 @@ def _test(
     unseen = collect.TestFeatures(subject.taps[-1], limit=collect.KEPT if split == "test" else collect.ORACLE)
     wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs, unseen: "unseen" in needs}
     tally = run_pass(subject, split, data, [collector for collector, want in wanted.items() if want], labelled=labelled)
+    if split == "test" and subject.team.leads:
+        _warn_of_unmet(seen.counts, tally.counts)
     seen.outputs[split], seen.probe_accuracy[split], seen.scores[split] = outputs, readings.accuracy, scores
     if fitted:
         seen.guessing[split] = params(guessing=tally.guessing, tested=tally.samples)
     if "unseen" in needs:
         seen.unseen[split] = unseen
     return tally
+
+
+def _warn_of_unmet(train: Tensor, test: Tensor) -> None:
+    """Name the labels of the test set that no training sample has."""
+    classes = max(len(train), len(test))
+    unmet = ((_widened(test, classes) > 0) & (_widened(train, classes) == 0)).nonzero().flatten().tolist()
+    if unmet:
+        named = ", ".join(map(str, unmet[:5])) + (" and others" if len(unmet) > 5 else "")
+        told = "no probe can learn them, and test accuracy counts them; leave them out of test, or give train that has them"
+        warnings.warn(f"test has label {named}, which no sample of train has: {told}", stacklevel=6)  # where scan was called

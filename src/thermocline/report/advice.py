@@ -163,10 +163,13 @@ def _rank(group: Group) -> Iterator[tuple[str, str, str]]:
     rank, classes = group.estimate(lambda one: one.solution_rank), group.first(lambda one: one.classes)
     if rank is None or not classes or classes < 3:
         return
-    full = classes - 1
-    used, can = f"The logits use {rank.mean:.3g} of the", f"{full} directions in which {classes} classes can differ"
+    full, unmet = classes - 1, max(one.unmet for one in group.members)
+    fewer = f"the {classes} classes of its training images (there are {classes + unmet} logits)"
+    these = fewer if unmet else f"{classes} classes"
+    used, can = f"The logits use {rank.mean:.3g} of the", f"{full} directions in which {these} can differ"
     if rank.mean > full:  # nothing makes the logits of a sample sum to zero
-        yield "good", "Full rank", f"The logits use all {can}, and the one in which they move together."
+        more = f"{rank.mean - full:.3g} more" if unmet else "the one in which they move together"
+        yield "good", "Full rank", f"The logits use all {can}, and {more}."
     elif rank.mean < 0.9 * full:
         yield "warn", "Rank deficit", f"{used} {can}: not every class has one of its own."
     else:

@@ -91,14 +91,15 @@ def layer_spectra(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -
         y, longest = _ratio(rows), max(row["x"] for row in rows)
         hues = {group.label: scale.colour(group.temperature) for group in case.groups}
         panels += [marks.fan(name, some, hues[name], y=y, longest=longest) for name, some in by_series.items()]
-        panels.append(marks.recount("Rank at the threshold of the slider", recounted(case, runs), scale))
+        panels.append(marks.recount("Rank at the threshold", recounted(case, runs), scale))
     sentence = (
         "Singular values of each layer's features relative to the first, from the first layer (faint) to the logits (strong)."
-        " A curve that falls early is a layer that uses few directions; the rank counts those above the dashed line, which the"
-        " tolerance slider moves. First seed of each temperature; values below 1e-6 are not drawn."
+        " A curve that falls early is a layer that uses few directions; the rank counts those above the dashed line."
+        " First seed of each temperature; values below 1e-6 are not drawn."
     )
     measures = ("singular_value", "rank")
-    return figure("spectra", "Spectra of the layers", sentence, measures, panels or ["singular_value"])
+    controls = "The tolerance slider moves the line."
+    return figure("spectra", "Spectra of the layers", sentence, measures, panels or ["singular_value"], controls=controls)
 
 
 def alignment(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:

@@ -25,6 +25,17 @@ def terminal(summaries: Sequence[Summary]) -> Group:
     return Group(*itertools.chain.from_iterable(map(_case, cases(summaries))))
 
 
+def line(one: Summary) -> str:
+    """A run in one line: what it is of, and the numbers people ask for first, as far as it has them."""
+    percent = {"training accuracy": one.train_accuracy, "test accuracy": one.test_accuracy}
+    parts = [f"{name} {value:.1%}".replace("%", " %") for name, value in percent.items() if value is not None]
+    of = f" (classes - 1 = {one.classes - 1})" if one.classes else ""
+    parts += [] if one.solution_rank is None else [f"rank {one.solution_rank:.3g}{of}"]
+    parts += [] if one.effective_depth is None else [f"effective depth {one.effective_depth:.2f} of {one.layers} layers"]
+    parts += [f"OOD drop {drop:.2f} on {name}" for name, drop in one.ood_drop.items()]
+    return f"{one.net} on {one.data}, T = {one.temperature:g}: {', '.join(parts) or 'no headline number was measured'}"
+
+
 def _case(case: Case) -> list[RenderableType]:
     from rich.padding import Padding
     from rich.table import Table

@@ -44,7 +44,8 @@ class Summary:
     stopped: str  # why it stopped itself, if it did
     step: int | None
     settings: dict[str, Any]
-    classes: int | None
+    classes: int | None  # that training images have
+    unmet: int  # logits beyond those, where training images were found to lack a class
     layers: int | None
     train_accuracy: float | None
     test_accuracy: float | None
@@ -251,13 +252,14 @@ def _summary(run: Loaded) -> Summary:
     depths = [row["depth"] for row in points(run, "rank", last=True) + points(run, "probe_accuracy", last=True)]
     layers = max([*depths, *(depth for depth, _ in spectrum)], default=0) or None
     logits = sum(len(values) for (depth, _), values in spectrum.items() if depth == layers) if run.finished else 0
-    step, classes = max(run.rows["step"].to_pylist(), default=None), run.spec.data.classes or logits or None
+    met = _met(run)
+    step, classes = max(run.rows["step"].to_pylist(), default=None), met or run.spec.data.classes or logits or None
     return Summary(
         name=run.name, key=run.spec.key, data=run.spec.data.name, net=run.spec.net.name,
         guessing=run.provenance.get("guessing", 1 / classes if classes else None),
         temperature=run.spec.train.temperature, last_temperature=_value(run, "temperature"),
         seed=run.spec.seed, finished=run.finished, stopped="" if run.finished else run.provenance.get("stopped", ""), step=step,
-        settings=settings, classes=classes, layers=layers,
+        settings=settings, classes=classes, unmet=max(logits - met, 0) if met else 0, layers=layers,
         train_accuracy=_value(run, "accuracy", split="train"),
         test_accuracy=_value(run, "accuracy", split="test"),
         solution_rank=_value(run, "solution_rank", rule=HEADLINE),
@@ -279,6 +281,12 @@ def _value(run: Loaded, measure: str, *, rule: tuple[str, float] | None = None, 
         if all(row[column] == value for column, value in where.items()) and rule in (None, rank_rule(row)):
             return row["value"]
     return None
+
+
+def _met(run: Loaded) -> int | None:
+    """How many classes the training images have, where that is fewer than there are logits."""
+    found = (parameters(row["params"]).get("classes") for row in points(run, "solution_rank", last=True))
+    return next((int(classes) for classes in found if classes), None)
 
 
 def _probes(run: Loaded) -> dict[str, list[tuple[int, str, float]]]:

@@ -13,7 +13,8 @@ from thermocline.report.marks import Panel
 class Figure:
     """What one figure shows, the measures behind it, and its panels; `missing` names what could not be drawn.
 
-    `settings` are what its charts start with where that is not the page's own, `choices` what the reader may choose from.
+    `settings` are what its charts start with where that is not the page's own, `choices` what the reader may choose from, and
+    `controls` a sentence on what can be moved on a page, which a file cannot.
     """
 
     key: str
@@ -25,6 +26,7 @@ class Figure:
     columns: int = 3
     settings: Mapping[str, Any] = field(default_factory=dict)
     choices: Sequence[str] = ()
+    controls: str = ""
 
 
 def figure(key: str, title: str, sentence: str, measures: Sequence[str], panels: Sequence[Panel | str], **more: Any) -> Figure:

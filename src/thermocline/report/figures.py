@@ -21,7 +21,7 @@ from thermocline.report.theme import Temperatures
 
 MAKERS: tuple[Callable[[Case, Mapping[str, Loaded], Temperatures], Figure | None], ...] = (
     by_layer.probes, by_layer.deficit, by_layer.layer_spectra, by_layer.layer_ranks, by_layer.alignment, trusting.collapse,
-    over_training.ranks, over_training.norms, over_training.accuracy, over_training.heat, over_training.turning,
+    *over_training.MAKERS,
     trusting.tradeoff, trusting.detection, trusting.score_shapes, trusting.confidence, trusting.confusions,
 )  # fmt: skip
 """Every figure of a case, in the order of the argument."""
@@ -35,8 +35,10 @@ _PAN = "[pointerdown[event.pointerType !== 'touch'], window:pointerup] > window:
 
 
 def draw(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> list[Figure]:
-    """Every figure of a case; one that has nothing to say of it is left out."""
-    return [made for make in MAKERS if (made := make(case, runs, scale)) is not None]
+    """Every figure of a case, without those that have nothing to say of it: of one step, as a scan is, those over training."""
+    steps = {step for group in case.groups for one in group.members for step in runs[one.key].rows["step"].unique().to_pylist()}
+    makers = [make for make in MAKERS if len(steps) > 1 or make not in over_training.MAKERS]
+    return [made for make in makers if (made := make(case, runs, scale)) is not None]
 
 
 def side_by_side(cases: Sequence[Case], runs: Mapping[str, Loaded], scale: Temperatures) -> list[Figure]:

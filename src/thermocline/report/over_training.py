@@ -85,11 +85,16 @@ def turning(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figu
             panels.append(marks.curves(title, rows, scale, x=marks.STEP, y=y, other=_even(y)))
         else:
             panels.append(f"{measure} over training")
+    if not any(isinstance(panel, Panel) for panel in panels):
+        panels = ["alignment and orthodev over training"]
     sentence = (
         "Two things that theory expects of high temperature: weights that turn towards their inputs in many layers at once, and"
         " other data whose mean turns orthogonal to those of the classes."
     )
     return figure("turning", "Alignment and OrthoDev over training", sentence, ("alignment", "orthodev"), panels, columns=2)
+
+
+MAKERS = (ranks, norms, accuracy, heat, turning)
 
 
 def _even(y: marks.Axis) -> tuple[marks.Axis, marks.Axis]:

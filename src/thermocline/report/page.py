@@ -106,9 +106,10 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
 
 
 def _doubts(runs: Sequence[Loaded]) -> Iterator[str]:
-    """Scans that are not what their seeds say, and watches that are not what their temperature says."""
+    """Scans that are not what their seeds say, watches that are not what their temperature says, and what scans left out."""
     scans: dict[str, list[Loaded]] = {}
     for run in runs:
+        yield from (f"{run.path}: {note}" for note in run.provenance.get("notes", ()))
         if run.spec.scanned and not run.spec.follow:
             scans.setdefault(run.spec.scanned, []).append(run)
         moved = run.rows.filter(pc.field("measure") == "temperature")["value"].to_pylist() if run.spec.scanned else []

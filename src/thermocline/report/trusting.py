@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from typing import Any
 
 from thermocline.record import Loaded
 from thermocline.report import marks, scores
@@ -81,9 +82,10 @@ def score_shapes(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) ->
     sentence = (
         "The curve says which share of test images is kept, and of the other set let through, as the threshold moves. Beside it"
         " the scores themselves: those of test images in colour, those of the other set in grey; what overlaps cannot be told"
-        " apart. Scores are of the first seed, curves of the mean over seeds. Another detector can be chosen above."
+        " apart. Scores are of the first seed, curves of the mean over seeds."
     )
-    more = {"choices": names, "settings": {marks.SHOWN: names[0]} if names else {}}
+    more: dict[str, Any] = {"choices": names, "settings": {marks.SHOWN: names[0]} if names else {}}
+    more["controls"] = "Another detector can be chosen above."
     measures = ("roc", "score_histogram")
     return figure("scores", "Scores and ROC", sentence, measures, panels or ["score_histogram"], **more)
 
@@ -125,7 +127,9 @@ def confusions(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> F
         " not."
         " First seed of each temperature."
     )
-    return figure("confusion", "Most confused classes", sentence, ("confusion",), panels or ["confusion"])
+    right = all(group.members[0].test_accuracy == 1 for group in case.groups)
+    missing = "confused classes" if right else "confusion"
+    return figure("confusion", "Most confused classes", sentence, ("confusion",), panels or [missing])
 
 
 def tradeoff(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:

@@ -36,12 +36,15 @@ _FACTS = ("command", "started", "wall_seconds", "commit", "source", "hardware", 
 
 _OOD = "They come with --ood NAME, of thermocline train or scan."
 _NEW = "They come with --ood NAME, of a run or scan made with this version."
-_WATCH = 'A watch records them while a net trains: tc.Watch(model, train, measures=["{}"]).'
+_WATCH = 'A watch records {0} while a net trains: tc.Watch(model, train, measures=["{0}"]).'
 HINTS = {
     "auroc": _OOD, "orthodev": _OOD, "roc": _NEW, "score_histogram": _NEW,
     "alignment over training": _WATCH.format("alignment"),
     "orthodev over training": "They come where a run measures orthodev at more than its last step.",
-    "confusion": "They come with a run or scan made with this version.",
+    "alignment and orthodev over training": f"Runs have both by --set follow=alignment,orthodev. {_WATCH.format('alignment')}",
+    "confusion": "They come with measures=all and test data, of a run or scan made with this version.",
+    "confused classes": "Every test image is given its own class.",
+    "reliability (fitted)": "No temperature is likeliest where test images are all classified rightly, or as by chance.",
     "ood_drop and auroc at two temperatures": "They come with --ood NAME and runs at two temperatures at least.",
 }  # fmt: skip
 
@@ -221,7 +224,8 @@ def shown(figure: Figure, number: int) -> dict[str, Any]:
         {"id": chart_id(number, figure.key, i), "title": panel.title, "height": panel.height, "description": panel.description}
         for i, panel in enumerate(figure.panels)
     ]
-    return {"key": figure.key, "title": figure.title, "sentence": figure.sentence, "measures": figure.measures,
+    sentence = " ".join(filter(None, (figure.sentence, figure.controls)))
+    return {"key": figure.key, "title": figure.title, "sentence": sentence, "measures": figure.measures,
             "panels": panels, "missing": [(name, hint(name)) for name in figure.missing], "columns": figure.columns,
             "rescales": any(panel.other for panel in figure.panels), "choices": figure.choices}  # fmt: skip
 

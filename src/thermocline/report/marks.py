@@ -51,7 +51,9 @@ class Axis:
         return alt.Y(f"{column}:Q", axis=axis, scale=alt.Scale(**self.scale))
 
 
-LAYER = Axis("layer", {"zero": False, "nice": False, "padding": 12}, "d", {"tickMinStep": 1})
+# Of few layers there are ticks between them in spite of the step, and "d" would round 2.5 to 2.
+_WHOLE = {"tickMinStep": 1, "labelExpr": "datum.value % 1 ? '' : datum.label"}
+LAYER = Axis("layer", {"zero": False, "nice": False, "padding": 12}, "d", _WHOLE)
 STEP = Axis(
     "training step",
     {"type": "sqrt", "nice": False, "padding": 8},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from thermocline.reproduce import verdict, wording
 from thermocline.reproduce.study import Study
+from thermocline.reproduce.verdict import Finding
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -27,6 +28,17 @@ def glance(studies: Sequence[Study]) -> RenderableType:
     return Group(grid, *(Text(f" not read: {line}", style="yellow") for line in problems))
 
 
+def _ours(finding: Finding) -> RenderableType:
+    """What two arms have and how far they are apart, or what one has; the intervals of arms are on the page."""
+    from rich.text import Text
+
+    by = f"seed{'' if len(finding.shared) == 1 else 's'} {wording.seeds(finding)}"
+    if len(finding.claim.arms) == 1:
+        return Text(f"{wording.arm(finding, 0)}, {by}")
+    means = " → ".join(wording.mean(finding, place) for place in range(len(finding.claim.arms)))
+    return Text(f"{means}\n{wording.difference(finding)}, {by}")
+
+
 def terminal(study: Study) -> Group:
     """The comparison, claim by claim, and what is missing."""
     from rich.console import Group
@@ -35,19 +47,14 @@ def terminal(study: Study) -> Group:
 
     experiment, found = study.experiment, study.found
     grid = Table(title=Text(f"{experiment.name}: {experiment.says}"), title_justify="left", title_style="bold")
-    for head in ("claim", "published", "ours", "difference", "verdict"):
+    for head in ("claim", "published", "ours", "verdict"):
         grid.add_column(head, overflow="fold")
     for finding in study.findings:
-        claim, arms = finding.claim, range(len(finding.claim.arms))
-        word = Text(finding.verdict.word, style=_COLOURS.get(finding.verdict.word, "dim")) + Text(f"\n{finding.verdict.why}")
-        shared = f"\nseeds {wording.seeds(finding)}"
-        grid.add_row(
-            Text(f"{claim.quantity.name}\n{wording.claimed(claim)}"),
-            Text("\n".join(wording.published(claim, place) for place in arms)),
-            Text("\n".join(wording.arm(finding, place) for place in arms)),
-            Text(wording.difference(finding) + shared),
-            word,
-        )
+        claim = finding.claim
+        word = Text(finding.verdict.word, style=_COLOURS.get(finding.verdict.word, "dim")) + Text(f": {finding.verdict.why}")
+        printed = " → ".join(wording.published(claim, place) for place in range(len(claim.published)))
+        said_of = f"{claim.quantity.name} {wording.claimed(claim)}"
+        grid.add_row(Text(said_of), Text(printed or wording.DASH), _ours(finding), word)
     said: list[RenderableType] = [grid]
     if experiment.why:
         said.append(Text(f" {verdict.ABSENT}: {experiment.why}"))

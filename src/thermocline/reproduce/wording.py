@@ -35,12 +35,16 @@ def number(value: float, quantity: Quantity) -> str:
     return f"{value:{quantity.shown}}".replace("%", " %")
 
 
+def mean(finding: Finding, place: int) -> str:
+    """The mean of an arm over all its seeds."""
+    found = finding.arm(place)
+    return DASH if found is None else number(found.mean, finding.claim.quantity)
+
+
 def arm(finding: Finding, place: int) -> str:
     """The mean of an arm over all its seeds, with its interval from two seeds on."""
     found = finding.arm(place)
-    if found is None:
-        return DASH
-    return _spread(number(found.mean, finding.claim.quantity), found, finding.claim)
+    return DASH if found is None else _spread(mean(finding, place), found, finding.claim)
 
 
 def difference(finding: Finding) -> str:

@@ -26,7 +26,7 @@ from report_cases import COLD, HOT, chromium, summarise, trust_rows, write, writ
 
 from thermocline import record, report
 from thermocline.record import Row
-from thermocline.report import advice, figures, page, table, watching
+from thermocline.report import advice, figures, marks, page, table, watching
 from thermocline.report.estimates import Estimate
 from thermocline.report.facts import cases
 from thermocline.spec import InputError
@@ -507,3 +507,14 @@ def test_the_verb_watches_until_it_is_stopped(tmp_path):
     assert "stopped" in said
     assert told == "there is no later yet: the page waits for it\n"
     assert process.returncode == 0
+
+
+def test_the_axis_of_a_few_layers_names_each_once():
+    """Where there is room for more ticks than layers, those between would be rounded to layers."""
+    import altair as alt
+    import vl_convert
+
+    places = alt.Chart(alt.InlineData(values=[{"x": layer} for layer in (1, 2, 3)])).mark_point()
+    chart = places.encode(x=marks.LAYER.x(), y=alt.value(10)).properties(width=530)
+    drawn = vl_convert.vegalite_to_svg(chart.to_dict(validate=False))
+    assert re.findall(r">(\d+)</text>", drawn) == ["1", "2", "3"]

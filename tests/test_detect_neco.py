@@ -74,7 +74,7 @@ def test_constant_features_stay_constant(gen: torch.Generator) -> None:
 
 @pytest.mark.parametrize("dim", [0.9, 2])
 def test_features_that_never_vary_have_no_main_axes(dim: float) -> None:
-    with pytest.raises(ValueError, match="ask for fewer"):
+    with pytest.raises(ValueError, match="axes along which features vary, and these do not"):
         detect.NECO(dim=dim).fit(torch.full((20, 3), 0.1))
 
 

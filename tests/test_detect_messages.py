@@ -29,7 +29,7 @@ def answer(question):
 print(json.dumps([answer(question) for question in json.load(sys.stdin)]))
 """
 TEMPERATURE = "ValueError: temperature must be above 0 and finite, got "
-PERCENTILE = "ValueError: percentile lies between 1 and 100, 90 and not 0.9 for nine tenths, got "
+PERCENTILE = "ValueError: percentile is 0, or from 1 to below 100: 90 and not 0.9 for nine tenths, got "
 ASKED = {
     "detect.Energy(temperature=0.0)": TEMPERATURE + "0.0",
     "detect.MSP(temperature=float('nan'))": TEMPERATURE + "nan",
@@ -66,6 +66,12 @@ ASKED = {
     "detect.ViM(w, dim=3).fit(x, e, y)": "ValueError: dim=3 takes all 3 axes, which leaves no residual: ask for fewer",
     "detect.ViM(w[:, :2], dim=1).fit(x, e, y)": "ValueError: the head reads 2 features, and there are 3",
     "detect.NCI(w[:, :2], alpha=0).fit(x, e, y)": "ValueError: the head reads 2 features, and there are 3",
+    "detect.ReAct(detect.KNN(k=1), w[:, :2], percentile=90).fit(x, e, y)": "ValueError: features must have 2 columns, got 3",
+    "detect.ASH(detect.KNN(k=1), w[:, :2], percentile=90, variant='s').fit(x)": (
+        "ValueError: features must have 2 columns, got 3"
+    ),
+    "detect.NECO().fit(torch.ones(4, 3))": "ValueError: dim=0.9 takes axes along which features vary, and these do not",
+    "detect.Residual(w, dim=1).fit(0 * x)": "ValueError: dim=1 takes axes along which features vary, and these do not",
     "detect.MSP().score(x, e[:3])": "ValueError: every sample needs its features and logits: there are 4 and 3 of them",
     "detect.MSP().score(x, none)": "ValueError: logits must have some columns, got 0",
     "detect.MSP().score(x, e[0])": (

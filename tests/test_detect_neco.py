@@ -72,9 +72,15 @@ def test_constant_features_stay_constant(gen: torch.Generator) -> None:
     assert torch.allclose(*both(train, test), rtol=1e-6)
 
 
+def test_autocast_rounds_nothing(gen: torch.Generator) -> None:
+    train, test = cloud(gen, 900, 16), cloud(gen, 210, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.allclose(*both(train, test), rtol=1e-6)
+
+
 @pytest.mark.parametrize("dim", [0.9, 2])
 def test_features_that_never_vary_have_no_main_axes(dim: float) -> None:
-    with pytest.raises(ValueError, match="ask for fewer"):
+    with pytest.raises(ValueError, match="axes along which features vary, and these do not"):
         detect.NECO(dim=dim).fit(torch.full((20, 3), 0.1))
 
 

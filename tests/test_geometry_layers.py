@@ -76,6 +76,13 @@ def test_the_null_is_that_of_random_rotations(gen: torch.Generator, d: int, rows
     assert null < (2 * np.log(2 * rows * columns) / d) ** 0.5
 
 
+@pytest.mark.parametrize(("d", "rows", "columns", "low"), [(9, 9, 1, 0.07), (10, 8, 2, 0.035), (16, 10, 10, 0.01)])
+def test_the_null_is_low_by_what_its_docstring_says(gen: torch.Generator, d: int, rows: int, columns: int, low: float) -> None:
+    blocks = torch.linalg.qr(torch.randn(20000, d, columns, generator=gen)).Q[:, :rows]
+    share = geometry.random_alignment(d, rows * columns) / blocks.abs().amax((1, 2)).mean()
+    assert 1 - low < share < 1.005
+
+
 def _counted(calls: list[int], function):
     def counting(gram, top):
         calls.append(len(gram))

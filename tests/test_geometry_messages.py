@@ -40,6 +40,17 @@ ASKED = {
     "geometry.neural_collapse(torch.ones(3), torch.arange(3), torch.eye(3))": (
         "ValueError: features must be a matrix with samples in rows, got torch.float32 of shape (3,)"
     ),
+    "geometry.gradient_rank(torch.ones(3), of='features', rtol=.1)": (
+        "ValueError: the gradient must be a matrix, or that of a convolution, got shape (3,)"
+    ),
+    "geometry.alignment(torch.ones(3), torch.eye(3)).max": (
+        "ValueError: the weight must be a matrix, or that of a convolution, got shape (3,)"
+    ),
+    "geometry.alignment(torch.eye(3), torch.ones(0, 3)).max": "ValueError: alignment needs activations, got none",
+    "geometry.orthodev(torch.eye(3), torch.ones(2), centered=False)": (
+        "ValueError: the mean of other data is of shape (2,), the class means (3, 3)"
+    ),
+    "geometry.softmax_gap_bound(torch.ones(3, 0), sharp=True)": "ValueError: a gap needs classes and columns, got shape (3, 0)",
     "Moments.of(torch.ones(3))": "ValueError: x must be a matrix with samples in rows, got torch.float32 of shape (3,)",
     "Moments(3).update(torch.ones(3))": "ValueError: these are moments of width 3, which cannot take in vectors of shape ()",
     "ClassMoments.of(torch.eye(3), torch.eye(3).long(), classes=3)": INDICES + "torch.int64 of shape (3, 3)",

@@ -70,6 +70,12 @@ def test_taps_wider_than_4096_read_a_subset() -> None:
     assert {tap.path: tap.label for tap in taps if tap.subset} == {f"blocks.{i}.conv3": "pool2/4096" for i in (13, 14, 15)}
 
 
+@pytest.mark.parametrize("subset", [0, -1])
+def test_a_tap_keeps_at_least_one_feature(subset: int) -> None:
+    with pytest.raises(InputError, match=f"^subset is how many features to keep, at least 1, got {subset}$"):
+        nets.Tap("head", subset=subset)
+
+
 # Of the code before nets was a package: a hash of names and shapes, and the sum of values times cos(0.7 i) over each tensor.
 BEFORE = {
     Net("mlp", depth=3, width=20): ("fd00541818c4", -8.718434266469853),

@@ -423,6 +423,15 @@ def test_a_net_whose_lazy_layers_have_no_shape_is_told_to_run_first() -> None:
     assert one.equals(several)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
+def test_a_net_of_torchscript_is_refused() -> None:
+    width = SETS["train"][0][0].numel()
+    net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(width, 8), nn.ReLU()), nn.Linear(8, CLASSES)))
+    for scripted in (nn.Sequential(net[0], torch.jit.script(net[1]), net[2]), torch.jit.script(net)):
+        with pytest.raises(InputError, match="a layer of TorchScript, which cannot be looked into: give the net before"):
+            tc.scan(scripted, SETS["train"], SETS["test"])
+
+
 def test_one_class_is_refused_where_classes_are_told_apart() -> None:
     one = (SETS["train"][0][:6], torch.full((6,), 2))
     with pytest.raises(InputError, match="^train has one class only; probes need at least two$"):

@@ -582,3 +582,28 @@ def test_plain_paths_are_viewed_as_layers_found_are() -> None:
     with pytest.raises(InputError, match="from thermocline.nets import Tap"):
         rows(net, vectors(), ["rank"])
     assert {r["layer"] for r in rows(net, vectors(), ["rank"], taps=["0.0", "0"])} == {"0.0", "0"}
+
+
+class InPlace(nn.Module):
+    """Normalises what it is given where it lies, as much code does that never sees a batch twice."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x.sub_(0.5).div_(2.0))
+
+
+def test_a_net_that_changes_its_inputs_in_place_changes_no_data() -> None:
+    class Aside(InPlace):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net((x - 0.5) / 2.0)
+
+    net, (x, y) = seeded(mlp), vectors()
+    before, measures = x.clone(), ["loss", "rank", "gradient_rank", "alignment", "probe_accuracy"]
+    found, wanted = (rows(kind(net), (x, y), measures, name="net", probes=("ridge", "logistic")) for kind in (InPlace, Aside))
+    assert torch.equal(x, before)
+    assert [row["value"] for row in found] == [row["value"] for row in wanted]
+    watch = tc.Watch(InPlace(net), (x, y), every=1)
+    assert watch.step(1) == watch.step(2)

@@ -63,6 +63,8 @@ def divide(
     ValueError: dim=0.9 takes all 2 axes, which leaves no residual: ask for fewer
     """
     count, most = leading(variance, dim), rank(variance)
+    if not most:
+        raise ValueError(f"dim={dim!r} takes axes along which features vary, and these do not")
     if count == len(variance):
         raise ValueError(f"dim={dim!r} takes all {count} axes, which leaves no residual: ask for fewer")
     if count > most - residual:

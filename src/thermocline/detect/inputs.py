@@ -80,7 +80,9 @@ class Training(NamedTuple):
     classes: int
 
 
-def training(detector: Any, features: Features, logits: Logits, labels: Labels, *, reads: Sequence[str]) -> Training:
+def training(
+    detector: Any, features: Features, logits: Logits, labels: Labels, *, reads: Sequence[str], width: int | None = None
+) -> Training:
     """What a detector is fitted to, as tensors; there are as many classes as logits, or without those, by the labels.
 
     >>> from thermocline.detect import KNN
@@ -89,7 +91,7 @@ def training(detector: Any, features: Features, logits: Logits, labels: Labels, 
     ValueError: labels must lie in 0..3, as there are 4 logits, got 0..5
     """
     _require_read(f"{type(detector).__name__} is fitted to", reads, features=features, logits=logits, labels=labels)
-    features, logits = _matrices(features, logits, reads, {})
+    features, logits = _matrices(features, logits, reads, {"features": width})
     if labels is not None:
         labels = require_labels(len(features), labels).to(features.device)
     if not len(features):

@@ -45,7 +45,7 @@ class ReAct:
 
     def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> ReAct:
         """Learn the height, and let the inner detector learn from features cut off there."""
-        features, _, labels, _ = training(self, features, logits, labels, reads=("features",))
+        features, _, labels, _ = training(self, features, logits, labels, reads=("features",), width=self.weight.shape[1])
         require_finite(features, "features that ReAct is fitted to")
         self.threshold = percentile_of(features, self.percentile)
         _fit(self.inner, self._cut, self.weight, self.bias, features, labels)
@@ -93,7 +93,7 @@ class ASH:
 
     def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> ASH:
         """Let the inner detector learn from reshaped features."""
-        features, _, labels, _ = training(self, features, logits, labels, reads=("features",))
+        features, _, labels, _ = training(self, features, logits, labels, reads=("features",), width=self.weight.shape[1])
         _fit(self.inner, self._shaped, self.weight, self.bias, features, labels)
         return self
 
@@ -196,4 +196,4 @@ def _learns(detector: Any) -> bool:
 
 def _require_percentile(percentile: int | float) -> None:
     if not (percentile == 0 or 1 <= percentile < 100):
-        raise ValueError(f"percentile lies between 1 and 100, 90 and not 0.9 for nine tenths, got {percentile}")
+        raise ValueError(f"percentile is 0, or from 1 to below 100: 90 and not 0.9 for nine tenths, got {percentile}")

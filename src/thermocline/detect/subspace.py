@@ -40,7 +40,8 @@ class NECO:
     def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> NECO:
         """Learn the scaling and the principal axes from in-distribution features."""
         features = training(self, features, logits, labels, reads=("features",)).features
-        quick = features.device.type == "cpu" and features.dtype == torch.float32
+        # Autocast would round those products to halves.
+        quick = features.device.type == "cpu" and features.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
         if quick and self._learn(shape.standard_moments(features), rough=True):
             return self
         return self.fit_moments(Moments.of(features))

@@ -126,6 +126,8 @@ def orthodev(
     if global_mean is not None and not centered:
         raise ValueError("global_mean is what centered=True subtracts; with centered=False leave it out")
     means, other = class_means.double(), ood_mean.double()
+    if means.ndim != 2 or other.shape != means.shape[1:]:
+        raise ValueError(f"the mean of other data is of shape {tuple(other.shape)}, the class means {tuple(means.shape)}")
     if centered:
         centre = means.mean(0) if global_mean is None else global_mean.double()
         means, other = means - centre, other - centre

@@ -42,8 +42,10 @@ def alignment(
     """
     if top < 1:
         raise ValueError(f"top is a number of directions, at least 1, got {top}")
-    flat = reals(weight, "the weight").detach().flatten(1)
+    flat = _flat(weight, "the weight")
     moments = activations if isinstance(activations, Moments) else Moments.of(activations)
+    if not moments.count:
+        raise ValueError("alignment needs activations, got none")
     if flat.shape[1] != len(moments.mean):
         raise ValueError(f"the weight reads {flat.shape[1]} inputs but the activations have {len(moments.mean)} features")
     gram = moments.scatter if centered else moments.second_moment()
@@ -96,8 +98,9 @@ def random_alignment(dimension: int, cosines: int) -> float:
 
         E max = int_0^1 1 - F(t)^m dt,   F(t) = P(|cos| <= t), density ~ (1 - t^2)^((d - 3) / 2)   [cai2013angles]
 
-    The marginal law is exact, integrated on a grid; the m cosines of a rotation are taken as independent, which is
-    within 1 % of simulated rotations from d = 9 up. sqrt(2 ln(2 m) / d) is its crude upper form.
+    The marginal law is exact, integrated on a grid; the m cosines of a rotation are taken as independent. From d = 9 up
+    that is low, against simulated rotations, by at most 7 % where one direction meets several, 3 % where two do, and 1 %
+    from ten by ten on. sqrt(2 ln(2 m) / d) is its crude upper form.
 
     >>> round(random_alignment(3, 1), 4)  # |cos| is uniform on the sphere in three dimensions
     0.5
@@ -143,7 +146,15 @@ def gradient_rank(gradient: Real[Array, "o *i"], *, of: Literal["features", "cov
     >>> gradient_rank(torch.outer(torch.tensor([1.0, 2.0]), torch.ones(3)), of="features", rtol=1e-3)
     tensor(1)
     """
-    return numerical_rank(reals(gradient, "the gradient").detach().flatten(1), of=of, rtol=rtol, centered=False)
+    return numerical_rank(_flat(gradient, "the gradient"), of=of, rtol=rtol, centered=False)
+
+
+def _flat(weight: Real[Array, "o *i"], what: str) -> Float[Tensor, "o i"]:
+    """A layer's weight as the matrix that multiplies its inputs, or their patches."""
+    found = reals(weight, what).detach()
+    if found.ndim < 2:
+        raise ValueError(f"{what} must be a matrix, or that of a convolution, got shape {tuple(found.shape)}")
+    return found.flatten(1)
 
 
 def _padding(conv: nn.Conv2d) -> list[int]:

@@ -150,6 +150,8 @@ def softmax_gap_bound(probabilities: Real[Array, "c n"], *, sharp: bool) -> Floa
     (tensor(0.2929, dtype=torch.float64), tensor(0., dtype=torch.float64))
     """
     probabilities = matrix(probabilities, "probabilities")
+    if not probabilities.numel():
+        raise ValueError(f"a gap needs classes and columns, got shape {tuple(probabilities.shape)}")
     s = probabilities.double()
     off, least = float((s.sum(0) - 1).abs().max()), float(s.min())
     if not (off <= torch.finfo(probabilities.dtype).eps ** 0.5 and least >= 0):  # NaN is neither

@@ -52,7 +52,7 @@ def look_again(subject: Subject, arguments: source.Arguments, labels: Tensor, *,
         for start in range(0, len(labels), BATCH):
             some = slice(start, start + BATCH)
             with torch.set_grad_enabled(bool(weights)), capture(subject.net, raw.values()) as at:
-                logits = subject.run({name: argument[some].clone() for name, argument in arguments.items()})
+                logits = subject.run({name: argument[some] for name, argument in arguments.items()})
             for tap, place in raw.items():
                 _take(found.inputs, tap, layers[tap], at[place], start, len(labels))
             if logits.requires_grad:

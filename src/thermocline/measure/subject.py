@@ -57,9 +57,9 @@ class Subject(NamedTuple):
         return self.team.share(count)
 
     def run(self, arguments: Mapping[int | str, Tensor]) -> Tensor:
-        """The logits of a batch."""
-        placed = [value for name, value in arguments.items() if isinstance(name, int)]
-        named = {name: value for name, value in arguments.items() if isinstance(name, str)}
+        """The logits of a batch, which stays as it is: a net that normalises its inputs in place gets a copy."""
+        placed = [value.clone() for name, value in arguments.items() if isinstance(name, int)]
+        named = {name: value.clone() for name, value in arguments.items() if isinstance(name, str)}
         try:
             returned = self.net(*placed, **named)
         except (InputError, Failure, torch.OutOfMemoryError):

@@ -44,6 +44,8 @@ class Tap:
         for what, word, words in (("view", self.view, get_args(View)), ("place", self.at, ("input", "output"))):
             if word not in words:
                 raise unknown(what, word, words)
+        if self.subset is not None and self.subset < 1:
+            raise InputError(f"subset is how many features to keep, at least 1, got {self.subset}")
 
     @property
     def label(self) -> str:
@@ -209,6 +211,8 @@ def _pass(modules: Iterable[nn.Module], run: Callable[[], Tensor]) -> tuple[Tens
 
     with contextlib.ExitStack() as hooks:
         for module in dict.fromkeys(modules):
+            if isinstance(module, torch.jit.ScriptModule):
+                raise InputError("there is a layer of TorchScript, which cannot be looked into: give the net before scripting")
             hooks.callback(module.register_forward_hook(note).remove)
         return run(), fired
 

@@ -508,6 +508,14 @@ def test_the_tables_in_one(tmp_path: Path) -> None:
     assert not tables.lines([study(TABLE, Shelf(tmp_path / "empty"))]), "nothing was run"
 
 
+def test_a_page_shows_commands_of_notes_as_they_are_typed(tmp_path: Path) -> None:
+    one = study(catalogue.load("controls/head-norm"), Shelf(ROOT / "results"))
+    text = webpage.write([one], tmp_path / "page.html", results=ROOT / "results").read_text()
+    assert "<pre>thermocline sweep demo" in text
+    assert "none,before --set seed=99 \\\n  --set probes" in text
+    assert "```" not in text
+
+
 def test_one_page_of_all_that_is_there(tmp_path: Path) -> None:
     shelf = Shelf(ROOT / "results")
     some = [study(catalogue.load(name), shelf) for name in ("table1/runes-mlp", "figure6", "table2/cifar10-vit", "dispersion")]

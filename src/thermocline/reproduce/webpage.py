@@ -18,6 +18,7 @@ from thermocline.reproduce.verdict import Finding
 STATUS = {
     verdict.HOLDS: "present", verdict.DIRECTION: "partly", verdict.FAILS: "reversed", verdict.UNDECIDED: "unclear",
 }  # fmt: skip
+FENCE = "\n```\n"
 LEDE = (
     "Neither paper's code is public; this is an independent reproduction from their text. Every number is read from rows of"
     " runs, and every verdict follows the rule at the end."
@@ -55,6 +56,7 @@ def _tabled(tail: str, name: str, cells: Sequence[tables.Cell], places: Mapping[
 def _shown(study: Study, places: Mapping[str, str], results: Path) -> dict[str, Any]:
     experiment = study.experiment
     drawn = figure.svg(study) if study.found.sources else None
+    notes = output.notes(results / experiment.name)
     return {
         "id": places[experiment.name], "name": experiment.name, "says": experiment.says,
         "more": " ".join(experiment.more.split()), "summary": study.line, "why": study.why,
@@ -64,13 +66,14 @@ def _shown(study: Study, places: Mapping[str, str], results: Path) -> dict[str, 
         "lacking": [f"{claimed}: {'; '.join(names)}" for claimed, names in markdown.lacking(study).items()],
         "stopped": [f"{one.name}: {one.why}." for one in study.found.stopped], "problems": study.found.problems,
         "figure": base64.b64encode(drawn.encode()).decode() if drawn else "",
-        "notes": _items(output.notes(results / experiment.name), places),
+        "notes": _items(notes, places), "code": notes.partition(FENCE)[2].rstrip("`\n"),
     }  # fmt: skip
 
 
 def _items(notes: str, places: Mapping[str, str]) -> list[Markup]:
-    """The items of a Markdown list."""
-    return [_formatted(" ".join(item.split()), places) for item in f"\n{notes}".split("\n- ") if item.strip()]
+    """The items of a Markdown list, without the code that may follow it."""
+    listed = f"\n{notes}".partition(FENCE)[0]
+    return [_formatted(" ".join(item.split()), places) for item in listed.split("\n- ") if item.strip()]
 
 
 def _formatted(text: str, places: Mapping[str, str]) -> Markup:

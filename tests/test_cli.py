@@ -165,6 +165,7 @@ MINE = """
 from torch import nn
 def net(): return nn.Sequential(nn.Flatten(), nn.Linear(256, 32), nn.ReLU(), nn.Linear(32, 10))
 number = 3
+made = net()
 def text(): return "no net"
 """
 
@@ -199,6 +200,7 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
         "nets/mine.py:net": "names a file: write nets.mine:net",
         "mine": "not MODULE:CALLABLE",
         "mine:number": "is a int",
+        "mine:made": "is a Sequential: name a class or a function that gives the model",
         "mine:text": "gives a str",
     }.items():
         assert message in " ".join(thermocline("scan", model, *words[2:], cwd=tmp_path, code=2).split())

@@ -371,6 +371,7 @@ def test_a_path_is_told_how_to_be_named(tmp_path: Path, monkeypatch: pytest.Monk
     Path("hub").mkdir()
     Path("hub/train-0.parquet").touch()
     assert refusal("mine.npz") == "mine.npz is a path: write arrays:mine.npz"
+    assert refusal("array:mine.npz") == "unknown data set 'array:mine.npz'; did you mean 'arrays:FILE.npz'?"
     assert refusal("photos") == "photos is a path: write folder:photos"
     assert refusal("./hub") == "./hub is a path: write parquet:./hub"
 

@@ -292,6 +292,7 @@ def test_kept_read_back_and_drawn(gen: torch.Generator, tmp_path: Path) -> None:
     assert svg.startswith("<svg")
     assert "Largest weight" in svg
     assert "var(--" not in svg
+    assert 'fill="#000"' not in svg, "every word has a colour that the page turns in the dark, the legend's title too"
     assert found.write(tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match="end its name in one of .html, .svg, .png"):
         found.write(tmp_path / "figure.pdf")

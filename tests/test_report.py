@@ -432,6 +432,16 @@ def test_nothing_overflows_at_phone_width(browser, made):
     )
 
 
+def test_a_table_wider_than_a_phone_scrolls_by_itself(browser, tmp_path):
+    """The words that its marks stand for are out of sight, and must not widen the page."""
+    for seed in range(3):
+        for run in (COLD, {**HOT, "temperature": 100}, HOT):
+            write(tmp_path / "runs" / f"{run['temperature']}-{seed}", **run, seed=seed)
+    page = show(browser, report.render(tmp_path / "runs", tmp_path / "page.html"), width=390)
+    assert page.locator(".comparison .apart .hidden").count() > 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_hostile_names_are_shown_as_text(browser, tmp_path):
     folder = tmp_path / "runs"
     for name, numbers in (("cold", COLD), ("hot", HOT)):

@@ -142,6 +142,8 @@ def test_a_watch_follows_dear_measures_and_refuses_what_it_has_no_data_for() -> 
     assert any(key.startswith("neural_collapse/") for key in watch.step(0) or {})
     with pytest.raises(InputError, match="probe_accuracy needs test or other data"):
         tc.Watch(seeded(mlp), vectors(), measures=["probe_accuracy"])
+    with pytest.raises(InputError, match=r"writer must have add_scalar\(.*\), which a module has not: log what step\(\) gives"):
+        tc.Watch(seeded(mlp), vectors(), writer=tc)
     with pytest.raises(InputError, match="samples must be at least 1"):
         tc.Watch(seeded(mlp), vectors(), samples=0)
 

@@ -235,6 +235,9 @@ class Watch:
         for what, value in (("every", every), ("samples", samples)):
             if value < 1:
                 raise InputError(f"{what} must be at least 1, got {value}")
+        if writer is not None and not callable(getattr(writer, "add_scalar", None)):
+            words = f"which a {type(writer).__name__} has not: log what step() gives"
+            raise InputError(f"writer must have add_scalar(tag, value, step), {words}")
         self.net, self.outer = inner(model), model
         self.every, self.writer = every, writer
         self.spent, self.count, self._measuring = 0.0, 0, False

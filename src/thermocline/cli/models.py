@@ -76,6 +76,8 @@ def whole_images() -> Iterator[None]:
 
 def callable_of(words: str) -> Any:
     """What MODULE:CALLABLE names, looked for in the current folder too."""
+    from torch import nn
+
     module, colon, name = words.partition(":")
     if not (colon and module and name):
         raise InputError(f"{words!r} is not MODULE:CALLABLE, e.g. mynets:resnet for resnet() in mynets.py")
@@ -91,9 +93,10 @@ def callable_of(words: str) -> Any:
         raise InputError(f"importing {module} fails{_at(error)}: {_told(error)}") from None
     if not hasattr(found, name):
         raise spec.unknown(f"name in {module}", name, [word for word in vars(found) if not word.startswith("_")])
-    if not callable(getattr(found, name)):
-        raise InputError(f"{words} is a {type(getattr(found, name)).__name__}, not something to call for a model")
-    return getattr(found, name)
+    make = getattr(found, name)
+    if not callable(make) or isinstance(make, nn.Module):
+        raise InputError(f"{words} is a {type(make).__name__}: name a class or a function that gives the model when called")
+    return make
 
 
 def module_of(make: Any, words: str, weights: Path | None) -> Any:

@@ -225,7 +225,7 @@ def _meant(path: str) -> str | None:
     if located(path).is_dir():
         kind = "parquet" if any(located(path).glob("*.parquet")) else "folder"
         return f"{kind}:{path}"
-    return f"arrays:{path}" if path.endswith(".npz") else None
+    return f"arrays:{path}" if path.endswith(".npz") and (":" not in path or located(path).exists()) else None
 
 
 def _splits(name: str, sources: tuple[Source, Source], want: Want, like: Split | None) -> tuple[Split, Split]:

@@ -93,8 +93,8 @@ def config(*, font: str, legend: bool) -> dict[str, object]:
             "font": font, "fontSize": 13, "fontWeight": 600, "anchor": "start", "color": "var(--ink)", "offset": 10,
         },
         "legend": {
-            **text, "disable": not legend, "labelColor": "var(--ink)", "orient": "bottom", "symbolSize": 90,
-            "symbolStrokeWidth": 0, "labelLimit": 300,
+            **text, "disable": not legend, "labelColor": "var(--ink)", "titleColor": "var(--muted)", "orient": "bottom",
+            "symbolSize": 90, "symbolStrokeWidth": 0, "labelLimit": 300,
         },
         "text": {"font": font, "fontSize": 11},
     }  # fmt: skip

@@ -146,8 +146,8 @@ def find_taps(
     heads = [module for module, output in flat if output.shape == logits.shape and _same(output, logits)]
     if not heads:
         raise InputError(
-            "no layer gives the logits as they are, so the head is not known: pass the paths of the layers, head last, as"
-            " taps=['body.0', 'head'], or taps of your own (from thermocline.nets import Tap)"
+            "no layer gives the logits as they are, so the head is not known: give scan, in Python, the paths of the"
+            " layers, head last, as taps=['body.0', 'head'], or taps of your own (from thermocline.nets import Tap)"
         )
     chosen = [(one, output) for one, output in fired if one is heads[-1] or fnmatch.fnmatch(layers[one], pattern)]
     if len(chosen) < 2 <= len(fired):

@@ -269,7 +269,7 @@ def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
     fit = group.estimate(lambda one: one.train_accuracy)
     if group.judged and fit and fit.mean < 0.99:
         found.append(
-            f"{group.label} reached only {fit.mean:.1%} training accuracy: what sets it apart may be unfinished training."
+            f"{group.label} reached only {fit.mean:.1%} training accuracy: what is seen in it may be unfinished training."
         )
     before, after = base.estimate(lambda one: one.test_accuracy), group.estimate(lambda one: one.test_accuracy)
     if group.judged and base.judged and before and after and abs(after.mean - before.mean) > 0.02:

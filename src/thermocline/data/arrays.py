@@ -123,7 +123,7 @@ def images(what: str, x: np.ndarray) -> Tensor:
     if x.shape[1] not in (1, 3):
         raise InputError(f"{what} has shape {shape}; images must have 1 channel (gray) or 3 (RGB)")
     if x.shape[2] != x.shape[3]:
-        raise InputError(f"{what} has images of {x.shape[3]} x {x.shape[2]} pixels; they must be square: crop or resize them")
+        raise InputError(f"{what} has images of {x.shape[2]} x {x.shape[3]} pixels; they must be square: crop or resize them")
     if not x.shape[2]:
         raise InputError(f"{what} has images without pixels")
     return torch.from_numpy(np.ascontiguousarray(_bytes(what, x)))

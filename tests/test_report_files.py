@@ -62,6 +62,15 @@ def test_advice_leaves_alone_what_is_well(tmp_path):
     assert all(one.group == "T = 1" for case in cases(summarise(tmp_path)) for one in advice.given(case))
 
 
+@pytest.mark.parametrize(("auroc", "told"), [(0.28, " The wrong way round: react (0.28)."), (0.46, "")])
+def test_advice_names_scores_that_are_higher_for_other_data(tmp_path, auroc, told):
+    (one,) = summarise(write(tmp_path / "run", **COLD))
+    scores = {("digits", "msp"): 0.92, ("digits", "react"): auroc}
+    (case,) = cases([dataclasses.replace(one, auroc=scores, fpr={})])
+    (said,) = [advised.sentence for advised in advice.given(case) if advised.word == "Notices other data"]
+    assert said == f"msp (the best of 2 scores here) tells digits from test images with AUROC 0.92.{told}"
+
+
 def test_logits_that_do_not_sum_to_zero_may_have_a_direction_more(tmp_path):
     (one,) = summarise(write(tmp_path / "run", **COLD))
     (case,) = cases([dataclasses.replace(one, solution_rank=20.0)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from thermocline.report.facts import Case, Group, Summary, lucky
@@ -14,6 +14,7 @@ NEAR = 0.99 - 1e-9
 """The share of the last layer's accuracy from which on a layer is as good: that of effective depth, and its slack."""
 
 MANY = 6  # classes that are named one by one
+BACKWARDS = 0.45  # AUROC: from half down to here a score may just tell nothing
 
 CHOSEN = "on the test images that chose it"
 """What is said of a layer that was picked by the numbers it is shown with."""
@@ -191,7 +192,13 @@ def _detection(group: Group) -> Iterator[tuple[str, str, str]]:
         good = found[best] >= 0.9
         word = "Notices other data" if good else "Hardly notices other data" if found[best] < 0.7 else "Notices some other data"
         sentence = f"{best} ({of}) tells {name} from test images with AUROC {found[best]:.2f}{missed}."
-        yield "good" if good else "warn", word, sentence
+        yield "good" if good else "warn", word, sentence + _backwards(found)
+
+
+def _backwards(found: Mapping[str, float]) -> str:
+    """Which scores are higher for other data, if any are: a detector's settings may not fit this net."""
+    names = [f"{detector} ({value:.2f})" for detector, value in found.items() if value < BACKWARDS]
+    return f" The wrong way round: {', '.join(names)}." if names else ""
 
 
 def _means(members: Iterable[Summary], name: str) -> dict[int, float]:

@@ -315,6 +315,15 @@ def test_probes_at_chance_in_one_seed_leave_the_set_out(tmp_path):
     assert "OOD drop" not in {line.part for line in table.lines(case)}
 
 
+def test_numbers_that_are_written_alike_are_not_flagged(tmp_path):
+    for seed in range(3):
+        write(tmp_path / f"cold{seed}", **{**COLD, "reached": 0.99998}, seed=seed)
+        write(tmp_path / f"hot{seed}", **{**HOT, "reached": 1.0}, seed=seed)
+    (case,) = cases(summarise(tmp_path))
+    (line,) = [line for line in table.lines(case) if line.label == "Training accuracy"]
+    assert [(cell.text, cell.apart) for cell in line.cells] == [("100.0\u202f%", "")] * 2
+
+
 def test_differences_are_flagged_only_outside_noise(tmp_path, monkeypatch):
     for seed, (cold, hot) in enumerate([(0.10, 0.30), (0.12, 0.31), (0.11, 0.33)]):
         write(tmp_path / f"cold{seed}", **{**COLD, "drop": cold}, seed=seed)

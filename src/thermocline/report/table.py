@@ -51,7 +51,9 @@ def _cell(group: Group, first: Group, measure: str, pick: Callable[[Summary], fl
     if value is None:
         return Cell()
     interval = f"{spell(value.low)} to {spell(value.high)}" if value.count > 1 else ""
-    return Cell(spell(value.mean), interval, apart(base, value, group.change(first, pick)) if base else "", value.cut)
+    written = spell(value.mean)
+    seen = base is not None and written != spell(base.mean)  # a mark between two numbers that read alike would puzzle
+    return Cell(written, interval, apart(base, value, group.change(first, pick)) if base and seen else "", value.cut)
 
 
 def apart(base: Estimate, value: Estimate, paired: Estimate | None = None) -> str:

@@ -190,6 +190,22 @@ def test_a_sweep_does_not_go_beyond_the_format_of_the_net() -> None:
     assert {r["params"] for r in found} == {"of=covariance,rtol=0.001", "of=features,rtol=0.1", "of=features,rtol=0.01"}
 
 
+class TwoFormats(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8).half(), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(1e6 * self.body(x.half()).float())  # more than a half can hold
+
+
+def test_features_are_held_in_a_format_that_has_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, data = seeded(TwoFormats), vectors()
+    held = rows(net, data, ["probe_accuracy"], probes=("logistic", "logistic-grid"))
+    monkeypatch.setattr(collect, "HELD", 0)
+    assert rows(net, data, ["probe_accuracy"], probes=("logistic", "logistic-grid")) == held
+
+
 def blocks() -> nn.Module:
     return nn.Sequential(nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8)), nn.ReLU(), nn.Linear(8, CLASSES))
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 import xml.etree.ElementTree
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -383,6 +384,9 @@ def test_neco_is_shown_and_the_others_are_listed(tmp_path):
         some.only(detector="necco")
     with pytest.raises(InputError, match="unknown OOD set 'shvn'"):
         some.only(ood="shvn")
+    apart = [replace(one, ood=ood) for one, ood in zip(some.relations, ("svhn", "digits"))]
+    with pytest.raises(InputError, match="no run has both: detector msp on digits"):
+        replace(some, relations=tuple(apart)).only(detector="msp", ood="digits")
 
 
 def test_files_say_the_same(tmp_path):

@@ -115,8 +115,11 @@ def test_two_stock_calls_are_the_definition(drawn, kind: str, causal: bool, wind
 
 @pytest.mark.parametrize("window", [None, 5])
 @pytest.mark.parametrize("kind", ["full", "padding", "rows", "additive"])
-def test_blocks_of_queries_change_nothing(monkeypatch: pytest.MonkeyPatch, kind: str, window: int | None) -> None:
-    shape = (2, 4, 2, 150, 210, 8, 8)
+@pytest.mark.parametrize("shape", [(2, 4, 2, 150, 210, 8, 8), (1, 2, 1, 210, 90, 6, 9)], ids=["keys", "queries"])
+def test_blocks_of_queries_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, kind: str, window: int | None, shape: tuple[int, ...]
+) -> None:
+    """With more queries than keys there are whole blocks that see nothing."""
     parts, mask = tensors(shape, 3), mask_of(kind, shape, 4)
     options = {"causal": True, "mask": mask, "window": window, "return_stats": True}
     expected = adaptive_attention(*parts, **options, backend="reference")
@@ -130,10 +133,11 @@ def test_blocks_of_queries_change_nothing(monkeypatch: pytest.MonkeyPatch, kind:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.bfloat16, 2e-2), (torch.float16, 2.5e-3)])
 @pytest.mark.parametrize("causal", [True, False])
-def test_precision_of_each_type(dtype: torch.dtype, tolerance: float, causal: bool) -> None:
+@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+def test_precision_of_each_type(dtype: torch.dtype, tolerance: float, causal: bool, backend: str) -> None:
     """On a CPU halves are computed in float32: only the output is rounded. The polynomial is good to 1e-5 in float32."""
     parts = tensors((1, 4, 2, 300, 520, 64, 64), 5, dtype, size=1.0)
-    out, stats = adaptive_attention(*parts, causal=causal, return_stats=True, backend="sdpa")
+    out, stats = adaptive_attention(*parts, causal=causal, return_stats=True, backend=backend)
     exact, truth = adaptive_attention(*(x.double() for x in parts), causal=causal, return_stats=True, backend="reference")
     assert out.dtype == dtype
     assert stats.entropy.dtype == torch.float32

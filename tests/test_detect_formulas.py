@@ -185,6 +185,17 @@ def test_gaussian_scores_do_not_see_a_change_of_basis(data: Data, gen: torch.Gen
     assert torch.allclose(*scores, rtol=1e-7)
 
 
+@pytest.mark.parametrize("name", ["Mahalanobis", "RelativeMahalanobis"])
+def test_gaussian_scores_do_not_see_the_units_of_features(data: Data, name: str) -> None:
+    """However far apart: a direction is left out for how little it varies in its own units."""
+    units = torch.logspace(-9, 9, D, dtype=torch.float64)
+    scores = [
+        every(data)[name].fit(data.x * unit, data.logits, data.y).score(data.test * unit, data.test_logits)
+        for unit in (torch.ones_like(units), units)
+    ]
+    assert torch.allclose(*scores, rtol=1e-7)
+
+
 @pytest.mark.parametrize("name", ["KNN", "NNGuide", "NCI"])
 def test_rotation_of_features_and_head_changes_nothing(data: Data, gen: torch.Generator, name: str) -> None:
     turn = torch.linalg.qr(torch.randn(D, D, generator=gen))[0]
@@ -263,8 +274,10 @@ def test_streams_fit_what_their_samples_fit(data: Data) -> None:
 def test_a_restored_detector_scores_the_same_bits(data: Data, name: str) -> None:
     import json
 
+    data = data._replace(weight=data.weight.clone().requires_grad_())
     detector = every(data)[name].fit(data.x, data.logits, data.y)
     kind, settings, tensors = detect.state(detector)
+    assert not any(one.requires_grad for one in tensors.values()), "a file has no gradients"
     again = detect.restore(kind, json.loads(json.dumps(settings)), {key: one.clone() for key, one in tensors.items()})
     assert torch.equal(again.score(data.test, data.test_logits), detector.score(data.test, data.test_logits))
     assert repr(again) == repr(detector)

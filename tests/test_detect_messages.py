@@ -100,6 +100,9 @@ ASKED = {
         "ValueError: labels must be a vector of class indices, got <U1 of shape (4,)"
     ),
     "detect.KNN(k=1).fit(x, e, y).score(x[:, :2], e)": "ValueError: features must have 3 columns, got 2",
+    "detect.Mahalanobis().fit(x, e, y).score(x[:, :2], e)": "ValueError: features must have 3 columns, got 2",
+    "detect.RelativeMahalanobis().fit(x, e, y).score(x[:, :2], e)": "ValueError: features must have 3 columns, got 2",
+    "detect.NECO(dim=1).fit(x, e, y).score(x[:, :2], e)": "ValueError: features must have 3 columns, got 2",
     "detect.KLMatching().fit(x, e, y).score(x, none)": "ValueError: logits must have 2 columns, got 0",
     "detect.KNN(k=5).fit(x, e, y)": "ValueError: there is no neighbour number 5 among 4 training samples",
     "detect.KNN(k=1).fit(x[:0], e[:0], y[:0])": "ValueError: a detector needs samples to learn from, got none",

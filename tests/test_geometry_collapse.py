@@ -160,6 +160,16 @@ def test_classes_that_cannot_be_compared_are_refused() -> None:
         geometry.neural_collapse(features, labels, weight[:5])
 
 
+def test_measuring_a_head_in_training_leaves_no_graph() -> None:
+    features, labels, weight, bias = problem(0)
+    moments = ClassMoments.of(features, labels, classes=6)
+    weight.requires_grad_()
+    bias.requires_grad_()
+    found = [*geometry.neural_collapse(features.requires_grad_(), labels, weight, bias)]
+    found += geometry.collapse_from_moments(moments, weight, nc4=torch.tensor(0.0))
+    assert not any(value.requires_grad for value in found)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize(("index", "name"), [(0, "features"), (2, "the weight of the head"), (3, "the bias of the head")])
 def test_nan_and_infinity_are_not_collapse(index: int, name: str, value: float) -> None:

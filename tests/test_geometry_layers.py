@@ -115,6 +115,8 @@ def test_the_null_counts_the_directions_there_are(gen: torch.Generator) -> None:
     """Three samples span three directions of 40: nine cosines, whatever `top` asks for."""
     found = geometry.alignment(torch.randn(3, 40, generator=gen), torch.randn(3, 40, generator=gen), top=15)
     assert np.isclose(found.null, geometry.random_alignment(40, 9))
+    along_axes = geometry.alignment(torch.eye(2, 40), torch.eye(3, 40) * torch.tensor([3.0, 2, 1])[:, None], top=15)
+    assert np.isclose(along_axes.null, geometry.random_alignment(40, 6)), "a direction may have coordinates of 0"
     assert geometry.random_alignment(1, 5) == 1
     assert np.isclose(geometry.random_alignment(2, 1), 2 / np.pi)
 

@@ -73,6 +73,15 @@ def test_head_subspace_refuses_a_percentage() -> None:
         geometry.head_subspace(torch.eye(3), torch.arange(3), torch.eye(3), None, keep=99.0)
 
 
+@pytest.mark.parametrize(("index", "name"), [(0, "features"), (2, "the weight of the head"), (3, "the bias of the head")])
+def test_head_subspace_refuses_what_is_no_number(gen: torch.Generator, index: int, name: str) -> None:
+    """Every class guessed by NaN is the same class: a constant guess would seem to be as good."""
+    arguments = [torch.randn(9, 4, generator=gen), torch.arange(9) % 3, torch.randn(3, 4, generator=gen), torch.zeros(3)]
+    arguments[index].view(-1)[2] = torch.nan
+    with pytest.raises(ValueError, match=f"{name} must not be NaN or infinite"):
+        geometry.head_subspace(*arguments, keep=0.9)
+
+
 FIGURE_6 = {  # n = 100, column softmax, gamma = 1e-3, mean of 10 seeds: protocol 5.4
     1: [1, 2, 2, 4, 6, 8.1, 11, 12.6, 9.2, 2.1],
     2: [1, 3, 3.7, 11.1, 21.9, 37.7, 38.8, 25.4, 12.4, 10.9],

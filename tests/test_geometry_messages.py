@@ -34,6 +34,12 @@ ASKED = {
     "geometry.head_subspace(torch.eye(3), torch.arange(3), torch.eye(3)[:2], None, keep=.9)": (
         "ValueError: labels must lie in 0..1, got 0..2"
     ),
+    "geometry.head_subspace(torch.eye(3), torch.arange(3), torch.eye(3), torch.zeros(1), keep=.9)": (
+        "ValueError: the head has 3 rows but the bias has shape (1,)"
+    ),
+    "geometry.head_subspace(torch.eye(3), torch.arange(3), torch.ones(3, 2), None, keep=.9)": (
+        "ValueError: the head reads 2 features, and there are 3"
+    ),
     "geometry.neural_collapse(torch.ones(3, 2, 1, 1), torch.arange(3), torch.eye(3))": (
         "ValueError: features must be a matrix with samples in rows, got torch.float32 of shape (3, 2, 1, 1)"
     ),

@@ -7,7 +7,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRa
 
 import thermocline as tc
 from thermocline import geometry, measure, scanner, screening
-from thermocline.measure import again, collect, find_taps, source
+from thermocline.measure import again, collect, detecting, find_taps, source
 from thermocline.nets import Tap, named_taps
 from thermocline.spec import Failure, InputError
 
@@ -190,6 +190,22 @@ def test_a_sweep_does_not_go_beyond_the_format_of_the_net() -> None:
     assert {r["params"] for r in found} == {"of=covariance,rtol=0.001", "of=features,rtol=0.1", "of=features,rtol=0.01"}
 
 
+class TwoFormats(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8).half(), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(1e6 * self.body(x.half()).float())  # more than a half can hold
+
+
+def test_features_are_held_in_a_format_that_has_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, data = seeded(TwoFormats), vectors()
+    held = rows(net, data, ["probe_accuracy"], probes=("logistic", "logistic-grid"))
+    monkeypatch.setattr(collect, "HELD", 0)
+    assert rows(net, data, ["probe_accuracy"], probes=("logistic", "logistic-grid")) == held
+
+
 def blocks() -> nn.Module:
     return nn.Sequential(nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8)), nn.ReLU(), nn.Linear(8, CLASSES))
 
@@ -319,6 +335,51 @@ def test_a_class_without_training_samples_is_said_and_no_rank_deficit() -> None:
     assert (whole.summary.classes, whole.summary.unmet) == (CLASSES, 0)
     assert not any("classes=" in params for params in whole.rows["params"].to_pylist())
     assert not any("classes" in key for key in tc.Watch(seeded(mlp), few).step(0) or {})
+
+
+def test_orthodev_is_of_the_classes_that_training_has() -> None:
+    net, (x, y) = seeded(mlp), vectors()
+    few, other = (x[y < CLASSES - 1], y[y < CLASSES - 1]), torch.randn(40, 6, generator=torch.Generator().manual_seed(2))
+    found = {r["params"]: r["value"] for r in tc.scan(net, few, few, ood={"o": other}, measures=["orthodev"]).rows.to_pylist()}
+    with torch.no_grad():
+        read, mean = net[:2](few[0]), net[:2](other).mean(0)
+    means = torch.stack([read[few[1] == c].mean(0) for c in range(CLASSES - 1)])
+    for centered in (False, True):
+        wanted = float(geometry.orthodev(means, mean, centered=centered))
+        assert found[f"centered={str(centered).lower()}"] == pytest.approx(wanted, rel=1e-5)
+
+
+def test_compression_by_definition() -> None:
+    """Of a net that is always right: the fewest directions it stays right with, and how often it then is on other samples."""
+    net = seeded(mlp)
+    net[0].weight.data[3:] *= 1e-3
+    net[0].bias.data[3:] *= 1e-3
+    with torch.no_grad():
+        splits = [(x, net(x).argmax(1)) for x in (vectors()[0], vectors(60, seed=1)[0])]
+        splits[1] = splits[1][0], splits[1][1].roll(1)  # and there seldom
+        (h, y), (other, wanted) = ((net[:2](x).double(), labels) for x, labels in splits)
+        weight, bias = net[2].weight.double(), net[2].bias.double()
+    axes = torch.linalg.svd(h - h.mean(0)).Vh
+
+    def right(x: torch.Tensor, labels: torch.Tensor, k: int) -> float:
+        kept = h.mean(0) + (x - h.mean(0)) @ axes[:k].T @ axes[:k]
+        return ((kept @ weight.T + bias).argmax(1) == labels).double().mean().item()
+
+    k = next(k for k in range(9) if right(h, y, k) >= 0.99)
+    assert 0 < k < 8
+    found = {
+        (r["split"], r["params"].split(",")[0]): r["value"]
+        for r in tc.scan(net, *splits, measures=["compression"]).rows.to_pylist()
+    }
+    said = {("train", "part=dimensions"): k, ("train", "part=share"): k / 8, ("test", "part=accuracy"): right(other, wanted, k)}
+    assert found == pytest.approx(said)
+
+
+@pytest.mark.parametrize(("by", "so"), [(0.0, True), (0.01, True), (-0.01, True), (0.05, False), (-0.05, False)])
+def test_a_head_gives_its_logits_up_to_the_rounding_of_a_half(gen: torch.Generator, by: float, so: bool) -> None:
+    weight, bias, h = (torch.randn(size, generator=gen) for size in ((CLASSES, 6), (CLASSES,), (20, 6)))
+    logits = h @ weight.T + bias
+    assert detecting.reproduces(weight, bias, h, logits + by * logits.abs().max()) == so
 
 
 class Scaled(nn.Module):

@@ -12,6 +12,7 @@ from thermocline import data, nets, softmax, spec, train
 from thermocline.data import Split
 from thermocline.experiments.controls import arms
 from thermocline.spec import Failure, InputError, Net, Train
+from thermocline.team import Team
 from thermocline.train.step import Step
 
 
@@ -270,10 +271,17 @@ def test_a_held_target_that_stalls_training_is_what_to_change(
         run_to_end(small(), toy(gen), recipe)
 
 
-def test_an_entropy_that_cannot_be_held_is_said(gen: torch.Generator) -> None:
-    recipe = plan(temperature_schedule="hold-entropy", temperature_target=2.0)
+@pytest.mark.parametrize("target", [2.0, math.log(6)])
+def test_an_entropy_that_cannot_be_held_is_said(gen: torch.Generator, target: float) -> None:
+    recipe = plan(temperature_schedule="hold-entropy", temperature_target=target)
     with pytest.raises(InputError, match=r"cannot be held: 6 classes have at most 1.792"):
         run_to_end(small(), toy(gen), recipe)
+
+
+def test_every_process_takes_an_image_at_least() -> None:
+    train.check(plan(batch=3), 6, Team(0, 3))
+    with pytest.raises(InputError, match="train.batch=2 is too small for 3 processes"):
+        train.check(plan(batch=2), 6, Team(0, 3))
 
 
 @pytest.mark.parametrize("loss", ["mse", "logitnorm"])

@@ -54,7 +54,7 @@ def neural_collapse(
     counts, means = class_means(features, labels, classes=len(head_weight))
     _require_classes(counts, means, head_weight, rtol)
     between = _Between.of(means)
-    weight, bias, n = head_weight.detach().double(), _column(head_bias, len(head_weight)), len(features)
+    weight, bias, n = head_weight.detach().double(), bias_column(head_bias, len(head_weight)), len(features)
     # With x = mean_y + e, w.x = w.e + w.mean_y, and x is closest to the mean of largest m.e + m.m_y - ||m||^2 / 2; e is
     # all that moves within a class, so one product of e with the head and the axes of the means gives NC1 and NC4.
     # Samples are its columns, which is the faster way round on a CPU.
@@ -153,7 +153,8 @@ class _Between(NamedTuple):
         return products - products.diagonal()[:, None] / 2
 
 
-def _column(given: Array | None, classes: int) -> Tensor | float:
+def bias_column(given: Array | None, classes: int) -> Tensor | float:
+    """The bias of a head as a column, one number a class; 0 where there is none."""
     if given is None:
         return 0.0
     bias = reals(given, "the bias of the head")

@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float, Int, Integer, Real
 from torch import Tensor
 
+from thermocline.geometry.collapse import bias_column
 from thermocline.geometry.spectra import numerical_rank
-from thermocline.moments import Array, matrix, reals, require_finite, require_labels
+from thermocline.moments import Array, matrix, require_finite, require_labels
 from thermocline.softmax import softmax
 
 
@@ -76,12 +77,15 @@ def head_subspace(
     """
     features, weight = matrix(features, "features"), matrix(weight, "the weight of the head")
     labels = _known(features, labels, classes=len(weight))
+    if weight.shape[1] != features.shape[1]:
+        raise ValueError(f"the head reads {weight.shape[1]} features, and there are {features.shape[1]}")
     require_finite(features, "features")
+    require_finite(weight, "the weight of the head")
     wide, read = features.detach().double(), weight.detach().double()
     mean = wide.mean(0)
     axes = _principal_axes(wide - mean)
     scores, directions = (wide - mean) @ axes, read @ axes
-    start = read @ mean + (0 if bias is None else reals(bias, "the bias of the head").detach().double())
+    start = (read @ mean[:, None] + bias_column(bias, len(weight)))[:, 0]
     needed = _needed(start, scores, directions, labels, scores @ directions.T + start, keep=keep)
     return HeadSubspace(torch.tensor(needed), mean, axes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -258,6 +259,7 @@ class Held:
         self.room = count or 0
         self.count = 0
         self.widths: list[int] = []
+        self.formats: list[torch.dtype] = []
         self.rows: Tensor | None = None
         self.labels = torch.empty(0, dtype=torch.int64)
 
@@ -274,8 +276,8 @@ class Held:
         self.count = stop
 
     def _begin(self, values: list[Tensor], labels: Tensor) -> None:
-        self.widths = [value.shape[1] for value in values]
-        dtype = values[0].dtype
+        self.widths, self.formats = [value.shape[1] for value in values], [value.dtype for value in values]
+        dtype = functools.reduce(torch.promote_types, self.formats)  # from which each comes back as it was
         if 0 < self.room * sum(self.widths) * dtype.itemsize <= HELD:
             self.rows = torch.empty(self.room, sum(self.widths), dtype=dtype, device=values[0].device)
             self.labels = torch.empty(self.room, dtype=labels.dtype, device=labels.device)
@@ -290,7 +292,7 @@ class Held:
         """The features and labels of some samples."""
         assert self.rows is not None
         parts = self.rows.index_select(0, indices).split(self.widths, 1)
-        return dict(zip(self.taps, parts)), self.labels[indices]
+        return {tap: part.to(dtype) for tap, part, dtype in zip(self.taps, parts, self.formats)}, self.labels[indices]
 
 
 class Readout(NamedTuple):

@@ -194,6 +194,23 @@ def test_a_copy_of_a_run_counts_once(tmp_path: Path) -> None:
         assert record.load_rows(tmp_path).num_rows == 9
 
 
+def test_of_two_copies_of_a_run_the_finished_one_counts(tmp_path: Path) -> None:
+    with open_run(filled(tmp_path / "b"), RUN) as log:
+        log.describe({"sessions": []})
+        shutil.copytree(tmp_path / "b", tmp_path / "a")
+        log.append(3, rows(3))
+        log.finish(range(4))
+    with pytest.warns(UserWarning, match="a is the same run as"):
+        assert record.load_rows(tmp_path).num_rows == 12
+
+
+def test_a_file_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(InputError, match="cannot write"):
+        record.write(tmp_path / "page.html", b"a page")
+    assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
+
+
 def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     path = filled(tmp_path / "a")
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)

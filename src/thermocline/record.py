@@ -238,7 +238,7 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
 
 
 def find_runs(paths: Paths) -> list[Path]:
-    """Run directories among paths, folders of run directories, and glob patterns, in a stable order."""
+    """Run directories among paths, folders of them and glob patterns: finished ones first, since of copies the first counts."""
     found: list[Path] = []
     for given in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         places = [Path(place) for place in sorted(glob.glob(os.fspath(given)))] or [Path(given)]
@@ -246,7 +246,7 @@ def find_runs(paths: Paths) -> list[Path]:
             inside = sorted(file.parent for file in place.glob("*/spec.json"))
             found += [place] if (place / "spec.json").exists() or not inside else []
             found += inside
-    return list(dict.fromkeys(found))
+    return sorted(dict.fromkeys(found), key=lambda path: not (path / "rows.parquet").exists())
 
 
 def load_runs(paths: Paths) -> list[Loaded]:
@@ -375,11 +375,15 @@ def write(file: Path, content: bytes | pa.Buffer) -> None:
     """Write a whole file or nothing: a reader sees the old content or the new, whenever the power goes."""
     draft = file.with_name(f".{file.name}.draft")
     with _writing(file):
-        with open(draft, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, file)
+        try:
+            with open(draft, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(draft, file)
+        except OSError:  # half a file would keep a full disk full
+            draft.unlink(missing_ok=True)
+            raise
         folder = os.open(file.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -1,5 +1,6 @@
 """Rows survive a kill at any byte, are never doubled, and damage is said."""
 
+import contextlib
 import multiprocessing
 import resource
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from thermocline import record
 from thermocline.record import Row, open_run
@@ -99,6 +101,52 @@ def test_checkpoints_round_trip_and_damage_is_said(tmp_path: Path, gen: torch.Ge
         record.load_checkpoint(tmp_path / "a")
 
 
+@pytest.mark.parametrize("where", [b'"step":"12', b"\x00\x00\x80?"])
+def test_a_flipped_bit_of_a_checkpoint_is_damage(tmp_path: Path, where: bytes) -> None:
+    """Of its step, or of a weight; the format itself notices neither."""
+    with open_run(tmp_path / "a", RUN) as log:
+        log.save(12, {"net.w": torch.ones(3, 5), "temperature": torch.tensor(1.0)})
+    file = tmp_path / "a" / "checkpoint.safetensors"
+    content = bytearray(file.read_bytes())
+    content[content.index(where) + len(where) - 1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="its checksum does not match"):
+        record.load_checkpoint(tmp_path / "a")
+
+
+def test_a_checkpoint_of_others_or_of_an_earlier_version(tmp_path: Path) -> None:
+    save_file({"w": torch.ones(2)}, tmp_path / "checkpoint.safetensors")
+    with pytest.raises(InputError, match="is damaged"):
+        record.load_checkpoint(tmp_path)
+    save_file({"w": torch.ones(2)}, tmp_path / "checkpoint.safetensors", metadata={"step": "3"})  # without a checksum
+    assert record.load_checkpoint(tmp_path) == (3, {"w": pytest.approx(torch.ones(2))})
+
+
+def test_a_flipped_bit_of_a_table_is_damage(tmp_path: Path) -> None:
+    """Values are stored as they are, and would be read as others; a column of another name would be one of nothing."""
+    with open_run(tmp_path / "a", RUN) as log:
+        log.append(0, rows(0, count=200))
+        log.finish([0])
+    file = tmp_path / "a" / "rows.parquet"
+    whole, table = file.read_bytes(), record.load_rows(tmp_path / "a")
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for place in [*range(4, footer, 41), whole.index(b"value", footer)]:
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with contextlib.suppress(InputError):  # or it is in something of a header that nobody reads
+            assert record.load_rows(tmp_path / "a").equals(table)
+
+
+def test_a_finished_run_does_not_mind_its_log(tmp_path: Path) -> None:
+    with open_run(tmp_path / "a", RUN) as log:
+        log.append(0, rows(0))
+        log.finish([0])
+    (tmp_path / "a" / "rows.log").write_bytes(b"torn")
+    with warnings.catch_warnings(), open_run(tmp_path / "a", RUN) as log:
+        warnings.simplefilter("error")  # that the step is measured again, which it is not
+        assert log.finished
+    assert len(values(tmp_path / "a")) == 3
+
+
 def test_a_directory_of_another_run_is_refused(tmp_path: Path) -> None:
     path = filled(tmp_path / "a")
     before = (path / "rows.log").read_bytes()
@@ -124,10 +172,11 @@ def test_a_file_of_the_users_is_never_taken_for_ours(tmp_path: Path) -> None:
 
 
 def test_a_run_that_recorded_nothing_gives_way(tmp_path: Path) -> None:
-    with open_run(tmp_path / "a", RUN):
-        pass
+    with open_run(tmp_path / "a", RUN) as log:
+        log.describe({"data": {"train": "another hash"}})
     other = Run(seed=9)
     with open_run(tmp_path / "a", other) as log:
+        assert not log.provenance()
         log.append(0, rows(0))
     assert record.load_run(tmp_path / "a").spec == other
 
@@ -143,6 +192,23 @@ def test_a_copy_of_a_run_counts_once(tmp_path: Path) -> None:
     shutil.copytree(filled(tmp_path / "a"), tmp_path / "b")
     with pytest.warns(UserWarning, match="b is the same run as"):
         assert record.load_rows(tmp_path).num_rows == 9
+
+
+def test_of_two_copies_of_a_run_the_finished_one_counts(tmp_path: Path) -> None:
+    with open_run(filled(tmp_path / "b"), RUN) as log:
+        log.describe({"sessions": []})
+        shutil.copytree(tmp_path / "b", tmp_path / "a")
+        log.append(3, rows(3))
+        log.finish(range(4))
+    with pytest.warns(UserWarning, match="a is the same run as"):
+        assert record.load_rows(tmp_path).num_rows == 12
+
+
+def test_a_file_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(InputError, match="cannot write"):
+        record.write(tmp_path / "page.html", b"a page")
+    assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:

@@ -260,6 +260,16 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
     assert kept.rows.num_rows > 0, "what was measured before is kept"
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path, jobs: int) -> None:
+    runs = spec.grid(TINY, {"seed": [0, 1], "train.epochs": [1]})
+    with record.open_run(tmp_path / runs[0].name, runs[0]) as log:
+        (log.path / "rows.log").mkdir()
+    with pytest.raises(InputError, match="Is a directory"):
+        run.sweep(runs, tmp_path, jobs=jobs, device="cpu")
+    assert record.load_run(tmp_path / runs[1].name).finished
+
+
 def test_blowing_up_on_the_last_step_is_divergence_too(tmp_path: Path) -> None:
     what = spec.replace(TINY, {"train.lr": 1e30, "train.epochs": 1, "train.batch": 400, "train.snapshots": 1})
     with pytest.raises(spec.Failure, match=r"at step 1 there are NaN .* try a smaller train.lr"):

@@ -4,7 +4,7 @@
     provenance.json         versions, commit, hardware, wall time, and what each measure means
     rows.log                one line a measured step: CRC-32, then JSON; a torn last line is dropped and said
     rows.parquet            the same rows, written once when the run is finished
-    checkpoint.safetensors  tensors to continue from; the step is in its metadata
+    checkpoint.safetensors  tensors to continue from, and their CRC-32; the step is in its metadata
     .thermocline-lock       held while a process writes
 
 Importing this module does not import torch: reports are made from records alone.
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 LOCK = ".thermocline-lock"
+_CHECKSUM = "crc32"  # beside the tensors of a checkpoint
 RANK = {"of": "covariance", "rtol": 1e-3}  # the convention of the rank that is put first [masarczyk2023tunnel]
 
 
@@ -90,7 +91,8 @@ class Record:
 
     def __init__(self, path: Path, run: Run) -> None:
         self.path, self.run = path, run
-        self._rows = dict(_read_log(path / "rows.log", repair=True))
+        # Of a finished run the table counts: nothing is measured again, whatever became of the log.
+        self._rows = {} if self.finished else dict(_read_log(path / "rows.log", repair=True))
 
     @property
     def finished(self) -> bool:
@@ -122,7 +124,9 @@ class Record:
         from safetensors.torch import save
 
         plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        write(self.path / "checkpoint.safetensors", save(plain, metadata={"step": str(step)}))
+        # A tensor, not a second entry of the metadata: those are written in any order, and two runs must agree to the byte.
+        whole = {**plain, _CHECKSUM: _checksum(step, plain)}
+        write(self.path / "checkpoint.safetensors", save(whole, metadata={"step": str(step)}))
 
     def load(self) -> tuple[int, dict[str, Tensor]] | None:
         """The step and tensors of the checkpoint, if there is one."""
@@ -181,6 +185,8 @@ def _claim(path: Path, run: Run) -> None:
     if begun and file.exists() and (there := _read_spec(file)) != run:
         raise InputError(f"{path} holds another run: {_difference(there, run)}; choose another directory")
     if not begun:
+        with _writing(path):
+            (path / "provenance.json").unlink(missing_ok=True)  # it speaks of data and sessions that no row came from
         write(file, json.dumps(specs.to_json(run), indent=1).encode())
 
 
@@ -221,8 +227,10 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
     finished = (path / "rows.parquet").exists()
     if finished:
         try:
-            rows = pq.read_table(path / "rows.parquet", schema=SCHEMA)
-        except (pa.ArrowInvalid, OSError) as error:
+            rows = pq.read_table(path / "rows.parquet", schema=SCHEMA, page_checksum_verification=True)
+            if any(column.null_count for column in rows.columns):
+                raise pa.ArrowInvalid("a column is missing")
+        except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path / 'rows.parquet'} is damaged ({error}); delete it and run again to rebuild it") from None
     else:
         rows = table(run, _read_log(path / "rows.log", repair=False))
@@ -230,7 +238,7 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
 
 
 def find_runs(paths: Paths) -> list[Path]:
-    """Run directories among paths, folders of run directories, and glob patterns, in a stable order."""
+    """Run directories among paths, folders of them and glob patterns: finished ones first, since of copies the first counts."""
     found: list[Path] = []
     for given in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         places = [Path(place) for place in sorted(glob.glob(os.fspath(given)))] or [Path(given)]
@@ -238,7 +246,7 @@ def find_runs(paths: Paths) -> list[Path]:
             inside = sorted(file.parent for file in place.glob("*/spec.json"))
             found += [place] if (place / "spec.json").exists() or not inside else []
             found += inside
-    return list(dict.fromkeys(found))
+    return sorted(dict.fromkeys(found), key=lambda path: not (path / "rows.parquet").exists())
 
 
 def load_runs(paths: Paths) -> list[Loaded]:
@@ -281,9 +289,25 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[int, dict[str, Tensor
         return None
     try:
         with safe_open(file, framework="pt") as opened:
-            return int(opened.metadata()["step"]), {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  not a dict
-    except SafetensorError as error:
+            step = int((opened.metadata() or {}).get("step", ""))
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  not a dict
+        checksum = tensors.pop(_CHECKSUM, None)  # versions before this one wrote none
+        if checksum is not None and checksum != _checksum(step, tensors):
+            raise ValueError("its checksum does not match")
+    except (SafetensorError, ValueError) as error:
         raise InputError(f"{file} is damaged ({error}); delete it to start this run again from its beginning") from None
+    return step, tensors
+
+
+def _checksum(step: int, tensors: Mapping[str, Tensor]) -> Tensor:
+    """CRC-32 of a step and of tensors, names and shapes included."""
+    import torch
+
+    checksum = zlib.crc32(b"%d" % step)
+    for name, tensor in sorted(tensors.items()):
+        checksum = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), checksum)
+        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, checksum)
+    return torch.tensor(checksum)
 
 
 def _read_log(file: Path, *, repair: bool) -> list[tuple[int, list[Row]]]:
@@ -321,7 +345,7 @@ def parquet(rows: pa.Table) -> pa.Buffer:
     """A table of rows as a Parquet file; values are stored byte by byte, which makes one of many spectra some 30 % smaller."""
     sink, words = pa.BufferOutputStream(), [name for name in rows.column_names if name != "value"]
     how: dict[str, Any] = {"use_dictionary": words, "use_byte_stream_split": ["value"]}  # pyarrow says bool, and takes lists
-    pq.write_table(rows, sink, compression="zstd", **how)
+    pq.write_table(rows, sink, compression="zstd", write_page_checksum=True, **how)
     return sink.getvalue()
 
 
@@ -351,11 +375,15 @@ def write(file: Path, content: bytes | pa.Buffer) -> None:
     """Write a whole file or nothing: a reader sees the old content or the new, whenever the power goes."""
     draft = file.with_name(f".{file.name}.draft")
     with _writing(file):
-        with open(draft, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, file)
+        try:
+            with open(draft, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(draft, file)
+        except OSError:  # half a file would keep a full disk full
+            draft.unlink(missing_ok=True)
+            raise
         folder = os.open(file.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

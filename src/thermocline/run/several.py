@@ -88,6 +88,8 @@ def _attempt(what: spec.Run, place: Path, *, device: str, data_dir: str | None) 
         yield Progress(what.name, "elsewhere", note="another process is at it")
     except (InputError, spec.Failure) as error:
         yield from _failed(what, error)
+    except OSError as error:  # a file of this run that cannot be read
+        yield from _failed(what, InputError(str(error)))
 
 
 def _failed(what: spec.Run, error: Exception) -> Iterator[Progress | Exception]:

@@ -73,6 +73,9 @@ class State:
 
     def restore(self, step: int, tensors: Mapping[str, Tensor]) -> None:
         """Continue from what `tensors` returned at that step."""
+        own = {f"net.{name}": value.shape for name, value in self.net.state_dict().items()} | {"temperature": torch.Size()}
+        if wrong := [name for name, shape in own.items() if name not in tensors or tensors[name].shape != shape]:
+            raise spec.Failure(f"the checkpoint does not fit at {wrong[0]}: another run wrote it; begin in a new directory")
         self.net.load_state_dict({n.removeprefix("net."): value for n, value in tensors.items() if n.startswith("net.")})
         keys = MOVING[self.train.optimizer] if self.train.optimizer != "sgd" or self.train.momentum else ()
         if missing := [key for key in keys if not any(name.startswith(f"{key}.") for name in tensors)]:

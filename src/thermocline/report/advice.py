@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from thermocline.report.facts import Case, Group, Summary, lucky
@@ -15,6 +15,7 @@ NEAR = 0.99 - 1e-9
 
 MANY = 6  # classes that are named one by one
 BACKWARDS = 0.45  # AUROC: from half down to here a score may just tell nothing
+WORST = 3  # of those that are, the ones that are named
 
 CHOSEN = "on the test images that chose it"
 """What is said of a layer that was picked by the numbers it is shown with."""
@@ -64,9 +65,8 @@ def _merged(group: Group) -> Iterator[tuple[str, str, str]]:
         for classes in one.merged.values():
             found.setdefault(tuple(classes), []).append(one)
     for classes, members in found.items():
-        *most, last = [*map(str, classes[:MANY]), *([f"{len(classes) - MANY} more"] if len(classes) > MANY else [])]
         who = "Classes" if len(members) == len(group.members) else f"In {len(members)} of {len(group.members)} runs classes"
-        said = f"{who} {', '.join(most)} and {last} have one mean, and most test images of them"
+        said = f"{who} {_listed([*map(str, classes)], most=MANY)} have one mean, and most test images of them"
         into = next(into for into, merged in members[0].merged.items() if tuple(merged) == classes)
         colder = " Try a lower train.temperature." if members[0].step and members[0].temperature > 1 else ""
         yield "warn", "Merged classes", f"{said} are taken for {into}: it does not tell them apart{_parted(group)}.{colder}"
@@ -197,8 +197,19 @@ def _detection(group: Group) -> Iterator[tuple[str, str, str]]:
 
 def _backwards(found: Mapping[str, float]) -> str:
     """Which scores are higher for other data, if any are: a detector's settings may not fit this net."""
-    names = [f"{detector} ({value:.2f})" for detector, value in found.items() if value < BACKWARDS]
-    return f" The wrong way round: {', '.join(names)}." if names else ""
+    worst = sorted(found, key=lambda name: found[name])
+    wrong = [f"{name} ({found[name]:.2f})" for name in worst if found[name] < BACKWARDS]
+    return f" The wrong way round: {_listed(wrong, most=WORST)}." if wrong else ""
+
+
+def _listed(words: Sequence[str], *, most: int) -> str:
+    """Words in a row, and how many more there are.
+
+    >>> _listed("ab", most=3), _listed("abcde", most=3)
+    ('a and b', 'a, b, c and 2 more')
+    """
+    *first, last = [*words[:most], *([f"{len(words) - most} more"] if len(words) > most else [])]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _means(members: Iterable[Summary], name: str) -> dict[int, float]:

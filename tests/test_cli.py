@@ -49,7 +49,7 @@ def test_sweep_compares(tmp_path: Path) -> None:
     printed = thermocline("sweep", *words, cwd=tmp_path)
     assert "mlp on digits" in printed
     assert "T = 20" in printed
-    assert "which to take: thermocline advise runs" in printed
+    assert "which setting to take: thermocline advise runs" in printed
     runs = [file.parent for file in (tmp_path / "runs").glob("*/rows.parquet")]
     assert [record.load_run(run).spec.data.ood for run in runs] == [("runes:1",)] * 2
     said = thermocline("sweep", *words, "--device", "gpu", cwd=tmp_path, code=2)
@@ -394,7 +394,7 @@ def test_how_a_model_sees_images_must_be_said(tmp_path: Path) -> None:
         assert "unknown --inputs 'untit'; did you mean 'unit'?" in said
     words = ["detect", "features", "mine:net", "--data", "runes", "-o", "x.npz", "--inputs"]
     assert "name them with --like NAME" in thermocline(*words, "standardised", cwd=tmp_path, code=2)
-    assert "runes is gray" in thermocline(*words, "imagenet", "--device", "cpu", cwd=tmp_path, code=2)
+    assert "runes is grey" in thermocline(*words, "imagenet", "--device", "cpu", cwd=tmp_path, code=2)
     assert not (tmp_path / "x.npz").exists()
 
 
@@ -442,7 +442,7 @@ def test_reproduce_reads_what_is_there(tmp_path: Path) -> None:
     home = Path(__file__).parents[1] / "results" / "table1" / "cifar100-resnet18"
     shutil.copytree(home, tmp_path / "results" / "table1" / "cifar100-resnet18")
     printed = thermocline("reproduce", "table1/cifar100-resnet18", "--report", cwd=tmp_path)
-    for words in ("effective depth", "0.19", "what holds: results/reproduction.md", "seeds 0-2"):
+    for words in ("effective depth", "0.19", "all verdicts: results/reproduction.md", "seeds 0-2"):
         assert words in printed
     page = (tmp_path / "results" / "table1" / "cifar100-resnet18" / "README.md").read_text()
     assert "TF32" in page, "notes are kept"

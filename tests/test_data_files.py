@@ -121,7 +121,7 @@ BAD_ARRAYS = {
     "not square": ({"x_train": np.zeros((6, 20, 24), np.uint8)}, "square"),
     "not square RGB": ({"x_train": np.zeros((6, 20, 24, 3), np.uint8)}, "20 x 24"),
     "not square RGB, channels first": ({"x_train": np.zeros((6, 3, 20, 24), np.uint8)}, "20 x 24"),
-    "four channels": ({"x_train": np.zeros((6, 20, 20, 4), np.uint8)}, "1 channel (gray) or 3"),
+    "four channels": ({"x_train": np.zeros((6, 20, 20, 4), np.uint8)}, "1 channel (grey) or 3"),
     "no images": ({"x_train": X[:0], "y_train": Y[:0]}, "no images"),
     "no pixels": ({"x_train": np.zeros((6, 0, 0), np.uint8)}, "without pixels"),
     "float 0 to 255": ({"x_train": X + 255.0}, "[0, 1]"),

@@ -149,7 +149,10 @@ def test_what_seeds_share_is_no_noise(tmp_path):
         write(tmp_path / f"hot{seed}", **{**HOT, "drop": hot, "temperature": 1000}, seed=seed)
     found = judged(tmp_path)["OOD drop, digits"]
     assert found.status == "present"
-    assert "up from 0.20 [0.00 to 0.45] at T = 1, seed by seed by +0.06 [0.04 to 0.08]: late features" in found.sentence
+    assert (
+        "up from 0.20 [0.00 to 0.45] at T = 1; paired by seed the change is +0.06 [0.04 to 0.08]: late features"
+        in found.sentence
+    )
     (case,) = cases(summarise(tmp_path))
     (line,) = [line for line in table.lines(case) if (line.part, line.label) == ("OOD drop", "digits")]
     assert [cell.apart for cell in line.cells] == ["", "higher"]
@@ -168,14 +171,14 @@ def test_that_there_is_no_effect_takes_seeds_that_agree(tmp_path):
             write(tmp_path / name / f"hot{seed}", **{**HOT, "drop": 0.2 + change, "temperature": 1000}, seed=seed)
         found = judged(tmp_path / name)["OOD drop, digits"]
         assert found.status == status
-        assert ("which these seeds do not tell from none" in found.sentence) == (status == "unclear")
+        assert ("which may be none" in found.sentence) == (status == "unclear")
 
 
 def test_a_temperature_that_moves_is_said(tmp_path):
     for name, last in (("moves", 3.4492), ("stays", 1000.0)):
         write_pair(tmp_path / name, {"more": [record.Row("train", "", 0, "", "temperature", "", last)]})
         said = [verdict.sentence for verdict in report.verdicts(summarise(tmp_path / name)) if verdict.status == "caution"]
-        moves = ["T = 1000 is a name only: the temperature moves, and is 3.45 when last measured."]
+        moves = ["T = 1000 is only its label: the temperature moves, and was 3.45 when last measured."]
         assert said == (moves if name == "moves" else [])
 
 
@@ -279,7 +282,7 @@ def test_a_temperature_that_is_the_same_in_words_is_no_advice(tmp_path):
         Row("test", "", 0, "", "fitted_temperature", "", 1.02),
     ])  # fmt: skip
     (found,) = (verdict for verdict in report.verdicts(summarise(tmp_path)) if verdict.claim == "Calibration")
-    assert found.sentence.endswith("; no other temperature helps, the likeliest being within 5% of it (0.045).")
+    assert found.sentence.endswith("; no other temperature helps: the fitted one is within 5% of it (0.045).")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +308,7 @@ def test_calibration_is_said_from_what_there_is(tmp_path, rows, word):
     write(tmp_path / "run", **COLD, more=given)
     verdict = judged(tmp_path)["Calibration"]
     assert verdict.word == word
-    assert ("0.012 at the likeliest" in verdict.sentence) == (word == "Calibrated")
+    assert ("0.012 at the fitted one" in verdict.sentence) == (word == "Calibrated")
     assert "Not drawn" in report.render(tmp_path, tmp_path / "page.html").read_text()
 
 

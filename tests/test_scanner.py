@@ -484,7 +484,7 @@ def test_the_report_of_a_scan_has_nothing_over_training_and_true_reasons(tmp_pat
     for text in (page, made.read_text()):
         assert "over training" not in text
         assert "Every test image is given its own class." in text
-        assert "No temperature is likeliest where test images are all classified rightly" in text
+        assert "No temperature fits best where test images are all classified correctly" in text
         assert ("The tolerance slider moves" in text, "can be chosen above" in text) == (text is page,) * 2
     with tc.Watch(net, data, directory=tmp_path / "watch", every=1) as watch:
         watch.step(0)

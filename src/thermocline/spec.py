@@ -130,7 +130,7 @@ class Train:
     epochs: int = setting(30, "passes over the training images", least=1)
     batch: int = setting(128, "images a step", least=1)
     lr: float = setting(0.1, "learning rate at its highest", above=0)
-    optimizer: Literal["sgd", "adam", "adamw"] = setting("sgd", "what takes the steps; adamw decays weights apart from them")
+    optimizer: Literal["sgd", "adam", "adamw"] = setting("sgd", "optimiser; adamw keeps weight decay out of the gradient")
     momentum: float = setting(0.9, "momentum of SGD, first beta of Adam", least=0, below=1)
     nesterov: bool = setting(False, "Nesterov momentum")
     weight_decay: float = setting(0.0, "L2 penalty, added to the gradient", least=0)
@@ -142,7 +142,7 @@ class Train:
     warmup: float = setting(0.0, "epochs over which lr rises linearly from zero", least=0)
     clip: float | None = setting(None, "largest gradient norm (default: no clipping)", above=0)
     patience: int | None = setting(None, "epochs at chance before a run is stopped (default: a quarter, 5 at least)", least=1)
-    loss: Literal["cross_entropy", "mse", "logitnorm"] = setting("cross_entropy", "of softmax_T(logits) against labels")
+    loss: Literal["cross_entropy", "mse", "logitnorm"] = setting("cross_entropy", "loss of softmax_T(logits) against labels")
     label_smoothing: float = setting(0.0, "share of each label spread over all classes", least=0, below=1)
     temperature: float = setting(1.0, "softmax temperature T of the loss; where it moves, at the start", above=0)
     temperature_schedule: Literal[
@@ -155,10 +155,10 @@ class Train:
     )
     head_lr: float = setting(1.0, "the head's lr as a multiple of lr", above=0)
     head_weight_decay: float = setting(1.0, "the head's weight decay as a multiple of weight_decay", least=0)
-    norm_weight_decay: float = setting(1.0, "weight decay of biases and normalisation (not the head's), as a multiple", least=0)
+    norm_weight_decay: float = setting(1.0, "the same for biases and normalisation outside the head", least=0)
     augment: Literal["none", "flip", "crop", "crop+flip"] = setting("none", "augmentation of training images")
-    precision: Literal["float32", "bfloat16"] = setting("float32", "of the forward pass in training; weights stay float32")
-    compile: bool = setting(False, "compile the step, on a GPU by itself: faster, but a resumed run may round otherwise")
+    precision: Literal["float32", "bfloat16"] = setting("float32", "number format of the forward pass; weights stay float32")
+    compile: bool = setting(False, "compile the step, on a single GPU: faster, but a resumed run may round differently")
     snapshots: int = setting(10, "times to measure while training, closer together early on", least=1)
 
 
@@ -175,7 +175,7 @@ class Run:
     probes: tuple[Probe, ...] = setting(
         ("ridge",), "linear probes to train on every layer; the first gives effective depth and OOD drop in reports"
     )
-    follow: tuple[str, ...] = setting((), "measures to take at every snapshot, beside the cheap ones that always are")
+    follow: tuple[str, ...] = setting((), "measures to take at every snapshot too, beside the cheap ones")
     scanned: str = setting("", "which net trained elsewhere this was found on: no setting, but what tells scans apart")
 
     @functools.cached_property

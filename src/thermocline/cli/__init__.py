@@ -102,7 +102,7 @@ def train(
     ] = "runes",
     net: Annotated[str, typer.Option(help="Architecture, e.g. mlp, resnet18 (see: thermocline list nets).")] = "mlp",
     temperature: Annotated[float, typer.Option(help="Softmax temperature of the loss.")] = 1.0,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images (default: 30).")] = None,
     ood: Annotated[list[str] | None, typer.Option(help="Out-of-distribution data set; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of initialisation, sampling and augmentation.")] = 0,
     set_: Annotated[
@@ -145,7 +145,7 @@ def sweep(
     download: Download = False,
     device: Device = "auto",
 ) -> None:
-    """Train many nets: an experiment's, or every combination of the values given. The same command goes on where it stopped."""
+    """Train many nets: an experiment's, or one for each combination of values. The same command continues where it stopped."""
     require_once(context, set_ or (), over or ())
     same = {"data.name": data, "net.name": net, "data.ood": tuple(ood) if ood else None}
     changes = {path: value for path, value in same.items() if value is not None}
@@ -163,7 +163,7 @@ def sweep(
         if there:
             compare.conclude(there, to / "report.html")
         if there and len({run.train.temperature for run in runs}) > 1:
-            out.print(f"which to take: [bold]thermocline advise {escape(str(to))}[/]", highlight=False, soft_wrap=True)
+            out.print(f"which setting to take: [bold]thermocline advise {escape(str(to))}[/]", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -171,7 +171,9 @@ def scan(
     context: typer.Context,
     model: Annotated[
         str,
-        typer.Argument(help="What makes your classifier, as MODULE:CALLABLE; with --attention, a transformers model's folder."),
+        typer.Argument(
+            help="Function or class that makes your classifier, MODULE:CALLABLE; --attention: a transformers folder."
+        ),
     ],
     data: Annotated[
         str | None, typer.Option(help="Data set the classifier was trained on (see: thermocline list data).")
@@ -179,18 +181,19 @@ def scan(
     inputs: Inputs = None,
     weights: Weights = None,
     ood: Annotated[
-        list[str] | None, typer.Option(help="Out-of-distribution data set, a test set alone for detection; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Out-of-distribution data set; a test set is enough for detection; repeatable."),
     ] = None,
     temperature: Temperature = 1.0,
-    seed: Annotated[int, typer.Option(help="Which of several trainings of one setting this is.", min=0)] = 0,
-    pattern: Annotated[str, typer.Option(help="Which layers, by their paths, e.g. 'layer*.conv*'.")] = "*",
+    seed: Annotated[int, typer.Option(help="Number of this training, if you scan several of one setting.", min=0)] = 0,
+    pattern: Annotated[str, typer.Option(help="Layers to measure, by their paths, e.g. 'layer*.conv*'.")] = "*",
     probe: Annotated[list[str] | None, typer.Option(help=f"Linear probe to train: {PROBES}; may be repeated.")] = None,
     attention: Annotated[
         bool, typer.Option("--attention", help="Measure how far a transformers model's attention disperses instead.")
     ] = False,
     prompts: Annotated[
         Path | None,
-        typer.Option(help="Prompts for --attention, one a line, or .jsonl with a text (default: lists of numbers)."),
+        typer.Option(help='File of prompts for --attention: one a line, or .jsonl with "text" (default: lists of numbers).'),
     ] = None,
     lengths: Annotated[str, typer.Option(help="How many numbers the built-in prompts list.")] = attending.LENGTHS,
     count: Annotated[int, typer.Option(help="Built-in prompts of each length.", min=1)] = attending.COUNT,
@@ -253,6 +256,8 @@ def bench(
             memory = (f"{one.ours_peak_mb:.0f}", f"{one.theirs_peak_mb:.0f}", f"{one.memory_ratio:.1f} x")
             table.add_row(one.name, *seconds, *memory, one.difference if one.agree else f"DIFFER: {one.difference}")
             notes.append(f"{one.name}: {one.note}")
+    if scale != 1:
+        notes.append("sizes are those of --scale 1")
     out.print(table, *notes, sep="\n", highlight=False)
 
 
@@ -264,7 +269,7 @@ def list_(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.")] = "",
     results: reproduce.Results = Path("results"),
 ) -> None:
-    """Show what can be named: data sets, nets, measures, detectors, settings, experiments, benchmarks."""
+    """Show the names that commands take: data sets, nets, measures, detectors, settings, experiments, benchmarks."""
     for one in [kind] if kind else KINDS:
         if one not in KINDS:
             raise spec.unknown("list", one, KINDS)

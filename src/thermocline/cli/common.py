@@ -24,9 +24,9 @@ _FLAGS = {  # options that are settings too
     "seed": "seed",
 }  # fmt: skip
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda.")]
-DataDir = Annotated[str | None, typer.Option(help="Where local copies of named data sets lie (see: thermocline list data).")]
+DataDir = Annotated[str | None, typer.Option(help="Folder of local copies of named data sets (see: thermocline list data).")]
 Download = Annotated[bool, typer.Option("--download", help="Fetch cifar10, cifar100 or svhn into --data-dir if missing.")]
-Jobs = Annotated[int, typer.Option(help="Runs side by side; large nets gain on one GPU only under NVIDIA MPS.", min=1)]
+Jobs = Annotated[int, typer.Option(help="Runs side by side; on one GPU large nets gain only under NVIDIA MPS.", min=1)]
 Temperature = Annotated[float, typer.Option(help="Softmax temperature the model was trained at.")]
 
 

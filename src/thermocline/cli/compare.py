@@ -22,11 +22,11 @@ Runs = Annotated[list[str], typer.Argument(help="Run directories, or folders of 
 
 def report(
     runs: Runs,
-    output: Annotated[Path | None, typer.Option("--out", "-o", help="What to write (default: report.html).")] = None,
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: report.html).")] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Also write every figure into this folder, as SVG, PNG and PDF sized for papers.")
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="html (one self-contained page) or md (default: as -o ends).")] = "",
+    format_: Annotated[str, typer.Option("--format", help="html (one self-contained page) or md (default: by -o).")] = "",
     watch: Annotated[
         bool, typer.Option("--watch", help="Serve the page to this machine alone, following runs in training.")
     ] = False,
@@ -75,7 +75,7 @@ def _watch(runs: list[str], port: int) -> None:
 def advise(runs: Runs) -> None:
     """Say which temperature, or other setting, serves which goal: accuracy, few layers, transfer, detection, calibration.
 
-    Compares the best at the usual temperature (1, or the coldest) with the best of all others, seed by seed.
+    Compares the best setting at the usual temperature (1, or the lowest) with the best of all others, seed by seed.
     """
     from thermocline import advise as advice
 
@@ -90,7 +90,7 @@ def tradeoff(
     detector: Annotated[str, typer.Option(help="Only this detector (default: NECO in full, a line for each other).")] = "",
     ood: Annotated[str, typer.Option(help="Only this out-of-distribution data set.")] = "",
 ) -> None:
-    """Weigh what nets keep for other data against how well they detect them, over runs at several temperatures."""
+    """Weigh transfer to other data against their detection, over runs at several temperatures."""
     from thermocline import advise
 
     if output is not None:

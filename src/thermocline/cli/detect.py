@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from thermocline.data import Split
 
 app = typer.Typer(
-    no_args_is_help=True, help="Detect out-of-distribution samples: features of a model, a fitted detector, scores, metrics."
+    no_args_is_help=True, help="Detect out-of-distribution samples: write features, fit a detector, score, evaluate."
 )
 FeaturesFile = Annotated[
     Path, typer.Argument(help="An .npz with features (n, d), logits (n, c); labels, weight and bias if known.")
@@ -26,19 +26,21 @@ DetectorFile = Annotated[Path, typer.Argument(help="A fitted detector, a .safete
 
 @app.command()
 def features(
-    model: Annotated[str, typer.Argument(help="A run directory, or what makes your classifier, as MODULE:CALLABLE.")],
+    model: Annotated[
+        str, typer.Argument(help="A run directory, or what makes your classifier: a function or class, MODULE:CALLABLE.")
+    ],
     to: Annotated[Path, typer.Option("--out", "-o", help="The .npz file to write.")],
     data: Annotated[
         str | None, typer.Option(help="Data set to read (default: what the model was trained on); see thermocline list data.")
     ] = None,
-    like: Annotated[str | None, typer.Option(help="Data set a MODULE:CALLABLE was trained on.")] = None,
+    like: Annotated[str | None, typer.Option(help="Data set a MODULE:CALLABLE was trained on, if --data is another.")] = None,
     split: Annotated[str, typer.Option(help="train or test.")] = "train",
     inputs: Inputs = None,
     weights: Weights = None,
     data_dir: DataDir = None,
     device: Device = "auto",
 ) -> None:
-    """Write what the head of a classifier reads and gives on a data set: what detectors are fitted to, and score."""
+    """Write the features before the head of a classifier, and its logits, on a data set: detectors read both."""
     from thermocline import screening, shelf
     from thermocline.measure.detecting import HEADED
     from thermocline.run import check_device
@@ -136,7 +138,7 @@ def fit(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Fit a detector to the features of training data, and keep it."""
+    """Fit a detector to the features of training data, and save it."""
     from thermocline import screening, shelf
     from thermocline.run import check_device
 
@@ -157,7 +159,7 @@ def score(
     to: Annotated[Path, typer.Option("--out", "-o", help="The .csv or .parquet file to write.")],
     device: Device = "auto",
 ) -> None:
-    """Score samples, higher the more in-distribution: one row a sample, in the order of the file."""
+    """Score samples, one row each, in the order of the file; higher is more in-distribution."""
     import pyarrow as pa
 
     from thermocline import screening, shelf
@@ -180,7 +182,7 @@ def evaluate(
     to: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the table, as .csv or .parquet.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Say how well a detector tells in-distribution data from others: AUROC with its 95 % interval, AUPR, FPR at 95 % TPR."""
+    """Say how well a detector tells in-distribution from other data: AUROC with its 95 % interval, AUPR, FPR at 95 % TPR."""
     from thermocline import screening, shelf
     from thermocline.run import check_device
 

@@ -24,10 +24,10 @@ def reproduce(
     names: Annotated[
         list[str], typer.Argument(help="Experiments, groups such as table1, or all (see: list experiments).", metavar="NAME...")
     ],
-    report: Annotated[bool, typer.Option("--report", help="Train nothing: compare what is there, and write it down.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Train nothing: compare the rows there are; write pages.")] = False,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Also write it all as one .html page.")] = None,
     seeds: Annotated[
-        int, typer.Option(help="Seeds to go up to, where more than the experiment's own are wanted.", min=0, show_default=False)
+        int, typer.Option(help="Number of seeds, if more than the experiment's own.", min=0, show_default=False)
     ] = 0,
     jobs: Jobs = 1,
     results: Results = Path("results"),
@@ -35,11 +35,12 @@ def reproduce(
     download: Download = False,
     device: Device = "auto",
 ) -> None:
-    """Run what experiments are missing, the first named first, and print ours beside the published numbers.
+    """Run what is missing of experiments, in the order named, and print our numbers beside the published ones.
 
-    Goes on where it stopped. Without the data, or a GPU where one is needed, it says so and compares the rows that are there.
+    Continues where it stopped. Without the data, or a GPU where one is needed, it says so and compares the rows there are.
 
-    Writes a page and a figure into results/NAME, and reproduction.md for all into docs beside the results, or among them.
+    Writes a page and a figure into results/NAME, and reproduction.md, on all of them, into docs beside results or else into
+    results.
     """
     from thermocline import reproduce as work
 
@@ -55,7 +56,7 @@ def reproduce(
     studies = [work.study(experiment, shelf) for experiment in experiments]
     for shown in map(work.terminal, studies) if len(studies) < MANY else [work.glance(studies)]:
         out.print(shown)
-    say("what holds", work.write(studies, shelf))
+    say("all verdicts", work.write(studies, shelf))
     for one in studies if len(studies) == 1 and studies[0].found.begun else []:
         say("this experiment", results / one.experiment.name / "README.md")
     if output is not None:

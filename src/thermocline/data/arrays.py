@@ -121,7 +121,7 @@ def images(what: str, x: np.ndarray) -> Tensor:
     elif x.shape[3] in (1, 3) and (x.shape[1] == x.shape[2] or x.shape[1] not in (1, 3)):
         x = x.transpose(0, 3, 1, 2)
     if x.shape[1] not in (1, 3):
-        raise InputError(f"{what} has shape {shape}; images must have 1 channel (gray) or 3 (RGB)")
+        raise InputError(f"{what} has shape {shape}; images must have 1 channel (grey) or 3 (RGB)")
     if x.shape[2] != x.shape[3]:
         raise InputError(f"{what} has images of {x.shape[2]} x {x.shape[3]} pixels; they must be square: crop or resize them")
     if not x.shape[2]:

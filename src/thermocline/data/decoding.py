@@ -29,7 +29,7 @@ def opened(source: Path | BytesIO, what: str) -> Image.Image:
         raise InputError(f"{what} cannot be read as an image") from None
     if image.mode.split(";")[0] in _DEEP:
         image.close()
-        raise InputError(f"{what} has pixels of more than 8 bits (mode {image.mode}); convert it to 8-bit gray or RGB")
+        raise InputError(f"{what} has pixels of more than 8 bits (mode {image.mode}); convert it to 8-bit grey or RGB")
     return image
 
 

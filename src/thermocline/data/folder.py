@@ -129,7 +129,8 @@ def _classes(part: Path, wanted: Sequence[str] | None) -> list[str]:
         return sorted(wanted)
     if len(names) < 2:
         found = f"one class folder ({names[0]})" if names else "no class folders"
-        raise InputError(f"{part} has {found}; expected one folder of images a class, at least two")
+        alone = "; without labels it serves scan --ood and detect features --split test only" if _images(part) else ""
+        raise InputError(f"{part} has {found}; expected one folder of images a class, at least two{alone}")
     return names
 
 

@@ -20,9 +20,9 @@ from thermocline.data.split import Split
 from thermocline.spec import Data, InputError, unknown
 
 NAMES: dict[str, str] = {
-    "runes": "synthetic alphabet 0: 100 classes, 16 pixels, gray, 12000 + 3000 images, drawn on the spot",
+    "runes": "synthetic alphabet 0: 100 classes, 16 pixels, grey, 12000 + 3000 images, drawn on the spot",
     "runes:SEED": "another alphabet of the same family (near-OOD)",
-    "digits": "scikit-learn's handwritten digits: 10 classes, 8 pixels, gray, 1438 + 359 images (far-OOD)",
+    "digits": "scikit-learn's handwritten digits: 10 classes, 8 pixels, grey, 1438 + 359 images (far-OOD)",
     "cifar10": "photographs: 10 classes, 32 pixels, RGB, 50000 + 10000 images; from DATA_DIR",
     "cifar100": "photographs: 100 classes, 32 pixels, RGB, 50000 + 10000 images; from DATA_DIR",
     "svhn": "house numbers: 10 classes, 32 pixels, RGB, 73257 + 26032 images; from DATA_DIR",

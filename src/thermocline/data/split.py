@@ -107,7 +107,7 @@ class Split:
         if inputs not in INPUTS:
             raise unknown("way to see inputs", inputs, INPUTS)
         if inputs == "imagenet" and self.channels != 3:
-            raise InputError(f"{self.name} is gray, but a model that sees images as ImageNet's has three channels")
+            raise InputError(f"{self.name} is grey, but a model that sees images as ImageNet's has three channels")
         ways = {"unit": ((0.0,) * self.channels, (1.0,) * self.channels), "imagenet": _IMAGENET}
         if inputs not in ways:
             return self

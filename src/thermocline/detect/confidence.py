@@ -26,7 +26,7 @@ from thermocline.moments import grouped, require_finite, slices
 
 @dataclass(eq=False)
 class MSP:
-    """Maximum softmax probability: a confident net is taken to be at home.
+    """Maximum softmax probability: high where the net is confident.
 
         s(x) = max_k softmax_T(e(x))_k                                        [hendrycks2017baseline, Sec. 3]
 
@@ -54,7 +54,7 @@ class MSP:
 
 @dataclass(eq=False)
 class MaxLogit:
-    """The largest logit, which the softmax divides by what the others are.
+    """The largest logit, before the softmax relates it to the others.
 
         s(x) = max_k e(x)_k                                                   [hendrycks2022scaling]
 
@@ -102,7 +102,7 @@ class Energy:
 
 @dataclass(eq=False)
 class Entropy:
-    """The entropy of the softmax, its sign turned: a net that spreads its probability is taken to be lost.
+    """The negative entropy of the softmax: low where the net spreads its probability.
 
         s(x) = sum_k p_k log p_k,   p = softmax_T(e(x))                       [chan2021entropy]
 
@@ -128,7 +128,7 @@ class Entropy:
 
 @dataclass(eq=False)
 class GEN:
-    """Generalised entropy of the largest probabilities, which small exponents make heed the tail.
+    """Negative generalised entropy of the largest probabilities; a small exponent weighs the tail more.
 
         s(x) = -sum_{k in top M} p_k^gamma (1 - p_k)^gamma,   p = softmax_T(e(x))     [liu2023gen]
 

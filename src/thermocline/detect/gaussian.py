@@ -54,7 +54,7 @@ class Mahalanobis:
 
 @dataclass(eq=False)
 class RelativeMahalanobis:
-    """`Mahalanobis` beyond what any sample of the data would have: the distance under one Gaussian of all is taken off.
+    """The Mahalanobis distance less the one under a single Gaussian of all classes.
 
         s(x) = -(min_c d_c(h) - d_0(h)),   d_0 = (h - mean)^T pinv(Sigma) (h - mean)   [ren2021simple]
 

@@ -20,7 +20,7 @@ PIECE = 2**22  # values looked at at a time
 
 @dataclass(eq=False)
 class ReAct:
-    """Features cut off at a height that few training features reach, which tames the few huge ones of other data.
+    """Features clipped at a value that few training features reach, which tames the huge ones of other data.
 
         h <- min(h, t),   t = the percentile of all training features, of all dimensions together   [sun2021react]
 
@@ -63,7 +63,7 @@ class ReAct:
 
 @dataclass(eq=False)
 class ASH:
-    """Activation shaping: of every sample only the largest features are kept, and "p" leaves them as they are.
+    """Activation shaping: only the largest features of a sample are kept; variant "p" leaves those as they are.
 
         h <- h top(h)                                     "p"                 [djurisic2023ash]
         h <- top(h) sum h / k                             "b", which gives all k that are kept one height

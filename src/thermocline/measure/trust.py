@@ -42,7 +42,7 @@ def auroc_interval(seen: Seen) -> Iterator[Row]:
 
 
 def aupr(seen: Seen) -> Iterator[Row]:
-    """How pure what is taken for test images is, averaged over thresholds; chance is the share of test images.
+    """Precision of taking samples for test images, averaged over thresholds; chance is the share of test images.
 
     sum_t (R_t - R_{t-1}) P_t,  P = precision, R = recall, thresholds from the highest score down   [boyd2013area]
     """
@@ -62,7 +62,7 @@ def fpr(seen: Seen) -> Iterator[Row]:
 
 
 def neco_oracle(seen: Seen) -> Iterator[Row]:
-    """NECO's AUROC at the number of axes that is best for these very images: its authors choose so; never a result by itself.
+    """NECO's AUROC at the number of axes that is best for these very images, as its authors choose; never a result by itself.
 
     max_k AUROC(s_k),   s_k = ||P_k z|| / ||z||,   and that k                 [benammar2024neco]
     """
@@ -82,7 +82,7 @@ def neco_oracle(seen: Seen) -> Iterator[Row]:
 
 
 def roc(seen: Seen) -> Iterator[Row]:
-    """The share of test images that a threshold keeps which lets at most a share `fpr` of other data by.
+    """The share of test images kept by the best threshold that lets at most a share `fpr` of other data pass.
 
     max{mean(s_id >= t) : mean(s_ood >= t) <= fpr}                            [fawcett2006roc, Sec. 5]
     """
@@ -143,7 +143,7 @@ def _detection(seen: Seen, found: Found, measure: str, more: str, value: Tensor)
 
 
 def fitted_temperature(seen: Seen) -> Iterator[Row]:
-    """The temperature at which the test labels are likeliest: above that of training, the net is too sure of itself.
+    """The temperature at which the test labels are likeliest: above that of training, the net is overconfident.
 
     argmin_T -sum_i log softmax_T(e_i)_{y_i}, the geometric mean over two halves   [guo2017calibration, Sec. 4.2]
     """
@@ -153,7 +153,7 @@ def fitted_temperature(seen: Seen) -> Iterator[Row]:
 
 
 def ece(seen: Seen) -> Iterator[Row]:
-    """How far confidence is from accuracy on test images; `fitted`: at the temperature fitted to the half an image is not in.
+    """How far confidence is from accuracy on test images; `fitted`: at a temperature fitted to the other half of them.
 
     sum_b (n_b / n) |accuracy_b - confidence_b|                               [guo2017calibration, Sec. 2]
     """

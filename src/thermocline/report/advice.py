@@ -17,7 +17,7 @@ MANY = 6  # classes that are named one by one
 BACKWARDS = 0.45  # AUROC: from half down to here a score may just tell nothing
 WORST = 3  # of those that are, the ones that are named
 
-CHOSEN = "on the test images that chose it"
+CHOSEN = "on the test images it was chosen on"
 """What is said of a layer that was picked by the numbers it is shown with."""
 
 
@@ -140,11 +140,11 @@ def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
             why = ", but the best layer differs by seed: on average it is the last" if differ else ""
             yield "calm", "No one layer is better", f"{said}{why}."
             continue
-        best = ", the best on average though in at least one seed another is" if differ else ""
+        best = "; it is the best on average, not in every seed" if differ else ""
         early = group.estimate(lambda one, name=name: _early_drop(one, name))  # logits of few classes lose by being few
-        before = f", {_percent(early.mean)} by the one before" if early else ""
-        take = f"take features from layer {layer}{_name(group, name, layer)}{best}, where they reach {_percent(means[layer])}"
-        yield "warn", "Take earlier features", f"{said}{before}: {take} {CHOSEN}."
+        before = f", {_percent(early.mean)} by the layer before" if early else ""
+        take = f"take features from layer {layer}{_name(group, name, layer)}, where they reach {_percent(means[layer])}"
+        yield "warn", "Take earlier features", f"{said}{before}: {take} {CHOSEN}{best}."
 
 
 def _unread(group: Group) -> Iterator[tuple[str, str, str]]:
@@ -187,7 +187,7 @@ def _detection(group: Group) -> Iterator[tuple[str, str, str]]:
         if not (best := max(found, key=lambda key: found[key], default="")):
             continue
         passed = group.estimate(lambda one, key=(name, best): one.fpr.get(key))
-        missed = f", and lets {_percent(passed.mean)} of them by where it keeps 95 % of test images" if passed else ""
+        missed = f", and lets {_percent(passed.mean)} of them pass where it keeps 95 % of test images" if passed else ""
         of = f"the best of {len(found)} scores here" if len(found) > 1 else "the only score measured"
         good = found[best] >= 0.9
         word = "Notices other data" if good else "Hardly notices other data" if found[best] < 0.7 else "Notices some other data"
@@ -199,7 +199,7 @@ def _backwards(found: Mapping[str, float]) -> str:
     """Which scores are higher for other data, if any are: a detector's settings may not fit this net."""
     worst = sorted(found, key=lambda name: found[name])
     wrong = [f"{name} ({found[name]:.2f})" for name in worst if found[name] < BACKWARDS]
-    return f" The wrong way round: {_listed(wrong, most=WORST)}." if wrong else ""
+    return f" Higher for other data: {_listed(wrong, most=WORST)}." if wrong else ""
 
 
 def _listed(words: Sequence[str], *, most: int) -> str:

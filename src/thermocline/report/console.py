@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from thermocline.report import advice, judge, table
+from thermocline.report import advice, judge, table, view
 from thermocline.report.facts import Case, Summary, cases
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def _case(case: Case) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(title=Text(case.title), title_justify="left", title_style="bold")
+    kinds = view.intervals(case)
+    legend = f"under each mean: {'; '.join(kinds)}; {table.LEGEND}" if kinds else None
+    grid = Table(title=Text(case.title), title_justify="left", title_style="bold", caption=legend, caption_justify="left")
     grid.add_column("")
     for group in case.groups:
         grid.add_column(group.label if group.finished else f"{group.label} (unfinished)", justify="right")

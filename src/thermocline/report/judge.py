@@ -174,11 +174,11 @@ def _compare(claim: Claim, base: Group, group: Group) -> tuple[str, str]:
     now, then = claim.explain(after.mean) + _interval(claim, after), claim.spell(before.mean) + _interval(claim, before)
     sentence = f"At {group.label} {claim.subject} is {now}, {moved} {then} at {base.label}"
     if paired and paired.low < paired.high:
-        sentence += f", seed by seed by {paired.mean:+{claim.digits}}{_interval(claim, paired)}"
+        sentence += f"; paired by seed the change is {paired.mean:+{claim.digits}}{_interval(claim, paired)}"
     if status == "absent":
         sentence += "" if change == 0 else f", a change of less than {claim.tolerance:.2g}, which counts as none"
     elif status == "unclear":
-        sentence += ", which these seeds do not tell from none" if paired else ": the intervals overlap, so it is not settled"
+        sentence += ", which may be none" if paired else ": the intervals overlap, so it is not settled"
     else:
         sentence += f": {claim.meaning[status]}"
     opinion = _second_opinion(base, group, change) if claim.measure == "solution_rank" else ""
@@ -231,9 +231,9 @@ def _calibration(group: Group) -> tuple[str, str]:
     spread = "" if error.count == 1 else f" [{error.low:.3f} to {error.high:.3f}]"
     sentence = f"At {group.label} ECE is {error.mean:.3f}{spread} at the training temperature"
     if fitted and round(fitted.mean, 3) >= round(error.mean, 3):
-        sentence += f"; no other temperature was found to lower it ({fitted.mean:.3f} at the likeliest)"
+        sentence += f"; no other temperature was found to lower it ({fitted.mean:.3f} at the fitted one)"
     elif fitted and softening and abs(softening.mean - 1) < NEARLY:
-        sentence += f"; no other temperature helps, the likeliest being within {NEARLY:.0%} of it ({fitted.mean:.3f})"
+        sentence += f"; no other temperature helps: the fitted one is within {NEARLY:.0%} of it ({fitted.mean:.3f})"
     elif fitted and softening:
         by = softening.mean
         change = f"dividing the logits by {by:.2g} more" if by >= 1 else f"multiplying the logits by {1 / by:.2g}"
@@ -265,12 +265,10 @@ def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
         found.append(f"{group.label} is unfinished, at step {group.members[0].step or 0}: it is drawn but not judged.")
     last = group.estimate(lambda one: one.last_temperature)
     if last and not math.isclose(last.mean, group.temperature, rel_tol=1e-3):
-        found.append(f"{group.label} is a name only: the temperature moves, and is {last.mean:.3g} when last measured.")
+        found.append(f"{group.label} is only its label: the temperature moves, and was {last.mean:.3g} when last measured.")
     fit = group.estimate(lambda one: one.train_accuracy)
     if group.judged and fit and fit.mean < 0.99:
-        found.append(
-            f"{group.label} reached only {fit.mean:.1%} training accuracy: what is seen in it may be unfinished training."
-        )
+        found.append(f"{group.label} reached only {fit.mean:.1%} training accuracy: what it shows may be unfinished training.")
     before, after = base.estimate(lambda one: one.test_accuracy), group.estimate(lambda one: one.test_accuracy)
     if group.judged and base.judged and before and after and abs(after.mean - before.mean) > 0.02:
         found.append(

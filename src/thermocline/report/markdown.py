@@ -48,7 +48,7 @@ def _case(case: Case) -> Iterator[str]:
         rows += [(line.label, *map(_cell, line.cells)) for line in lines]
     yield _table(("", *(group.label for group in case.groups)), rows)
     kinds = view.intervals(case)
-    marks = "; ▲ ▼: higher or lower than the first column by more than the seeds do, from three seeds on" if kinds else ""
+    marks = f"; {table.LEGEND}" if kinds else ""
     yield f"Means over seeds, in brackets: {'; '.join(kinds)}{marks}." if kinds else "One seed for each temperature."
     yield "### Figures"
 

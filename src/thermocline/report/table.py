@@ -15,6 +15,8 @@ DETECTORS = ("neco", "neco-maxlogit", "msp")
 MARKS = {"higher": "▲", "lower": "▼"}
 """What stands before a number that lies outside the noise of seeds."""
 
+LEGEND = "▲ ▼: higher or lower than the first column by more than the seeds differ, from three seeds on"
+
 Spell = Callable[[float], str]
 
 

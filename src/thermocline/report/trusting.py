@@ -61,7 +61,7 @@ def confidence(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> F
     sentence = (
         "Whether probabilities mean what they say: of the test images predicted with about the same confidence, the share"
         " that is right. Below the diagonal a net is surer than it is right. The larger a point, the more images it stands"
-        " for. Then: the same with the one temperature that makes the labels likeliest."
+        " for. Then: the same at the one temperature that fits the labels best."
     )
     measures = ("reliability", "ece", "brier", "fitted_temperature")
     return figure("reliability", "Confidence against accuracy", sentence, measures, panels, columns=2)
@@ -81,8 +81,8 @@ def score_shapes(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) ->
                 panels.append(scores.histogram(f"{name}: scores, {group.label}", own, scale.colour(group.temperature)))
     sentence = (
         "The curve says which share of test images is kept, and of the other set let through, as the threshold moves. Beside it"
-        " the scores themselves: those of test images in colour, those of the other set in grey; what overlaps cannot be told"
-        " apart. Scores are of the first seed, curves of the mean over seeds."
+        " the scores themselves: those of test images in colour, those of the other set in grey; where they overlap, samples"
+        " cannot be told apart. Scores are of the first seed, curves of the mean over seeds."
     )
     more: dict[str, Any] = {"choices": names, "settings": {marks.SHOWN: names[0]} if names else {}}
     more["controls"] = "Another detector can be chosen above."

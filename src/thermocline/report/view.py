@@ -34,18 +34,18 @@ MANY = 4  # temperatures from which on the page says of most of them only where 
 _FACTS = ("command", "started", "wall_seconds", "commit", "source", "hardware", "versions")
 
 
-_OOD = "They come with --ood NAME, of thermocline train or scan."
-_NEW = "They come with --ood NAME, of a run or scan made with this version."
+_OOD = "Give --ood NAME to thermocline train or scan."
+_NEW = "Give --ood NAME, and train or scan with this version."
 _WATCH = 'A watch records {0} while a net trains: tc.Watch(model, train, measures=["{0}"]).'
 HINTS = {
     "auroc": _OOD, "orthodev": _OOD, "roc": _NEW, "score_histogram": _NEW,
     "alignment over training": _WATCH.format("alignment"),
-    "orthodev over training": "They come where a run measures orthodev at more than its last step.",
-    "alignment and orthodev over training": f"Runs have both by --set follow=alignment,orthodev. {_WATCH.format('alignment')}",
-    "confusion": "They come with measures=all and test data, of a run or scan made with this version.",
+    "orthodev over training": "Train with --set follow=orthodev to record it.",
+    "alignment and orthodev over training": f"Train with --set follow=alignment,orthodev. {_WATCH.format('alignment')}",
+    "confusion": "Train or scan with test data, measures=all and this version.",
     "confused classes": "Every test image is given its own class.",
-    "reliability (fitted)": "No temperature is likeliest where test images are all classified rightly, or as by chance.",
-    "ood_drop and auroc at two temperatures": "They come with --ood NAME and runs at two temperatures at least.",
+    "reliability (fitted)": "No temperature fits best where test images are all classified correctly, or as by chance.",
+    "ood_drop and auroc at two temperatures": "Give --ood NAME, and train at two temperatures or more.",
 }  # fmt: skip
 
 

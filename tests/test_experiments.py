@@ -80,6 +80,7 @@ def test_an_experiment_is_well_formed(name: str) -> None:
         assert (claim.margin is not None) == (claim.says in ("stays", "equals")) or claim.says in ("falls", "rises")
         assert claim.margin is None or claim.says in ("stays", "equals") or not claim.published, "a tenth of it is the least"
         assert len(claim.published) in (0, len(claim.arms))
+        assert claim.published or not claim.derived, "only numbers can be derived"
         if len(claim.published) == 2 and claim.says != "stays":
             assert (claim.published[1] < claim.published[0]) == (claim.says == "falls")
 

@@ -28,6 +28,7 @@ from thermocline.reproduce import (
     quantities,
     study,
     tables,
+    verdict,
     webpage,
     wording,
 )
@@ -146,6 +147,22 @@ def test_an_arm_of_runs_that_all_stopped_was_tried(tmp_path: Path) -> None:
     assert {finding.verdict.word for finding in found.findings} == {UNDECIDED}
     write([found], Shelf(tmp_path))
     assert "What stopped itself" in (tmp_path / TABLE.name / "README.md").read_text()
+
+
+@pytest.mark.parametrize("quantity", [_claims.START_NORM, _claims.TEST_ACCURACY])
+def test_what_needs_no_learning_was_tried_too_where_all_runs_stopped(tmp_path: Path, quantity: Quantity) -> None:
+    """Of such runs nothing is kept, and that is no reason to say that they were not run."""
+    one = dataclasses.replace(TABLE, claims=(Claim(quantity, "falls", _claims.COLD_HOT),))
+    cold = [what for what in TABLE.runs if what.train.temperature == 1]
+    row = Row(quantity.split, "", 0, "", quantity.measure, "", 1.0)
+    for what in cold:
+        record_run(tmp_path / TABLE.name, what, {0: [row], 10: [row]})
+    assert study(one, Shelf(tmp_path)).findings[0].verdict.word == ABSENT
+    for what in TABLE.runs:
+        if what not in cold:
+            stop(tmp_path / TABLE.name, what)
+    (finding,) = study(one, Shelf(tmp_path)).findings
+    assert finding.verdict == verdict.Verdict(UNDECIDED, "no net of T = 100 came to its end")
 
 
 def test_runs_made_before_a_measure_are_not_missing(tmp_path: Path) -> None:

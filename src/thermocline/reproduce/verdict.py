@@ -143,10 +143,13 @@ def judge(claim: Claim, values: Sequence[Mapping[int, float]]) -> Finding:
     return Finding(claim, tuple(values), found, verdict)
 
 
-def beside(finding: Finding, reached: Sequence[Mapping[int, float]], *, idle: Sequence[str]) -> Finding:
-    """The finding with what training reached said beside it: no net of an arm learned, or accuracies are far apart."""
-    if idle:
-        return replace(finding, verdict=Verdict(UNDECIDED, f"no net of {' and '.join(idle)} learned"))
+def without(finding: Finding, idle: Sequence[str], *, why: str) -> Finding:
+    """The finding of a claim of whose arms some were tried, and gave nothing to read: no net of theirs learned, or ended."""
+    return replace(finding, verdict=Verdict(UNDECIDED, f"no net of {' and '.join(idle)} {why}"))
+
+
+def beside(finding: Finding, reached: Sequence[Mapping[int, float]]) -> Finding:
+    """The finding with what training reached said beside it, where accuracies are far apart."""
     shared = [seed for seed in finding.shared if all(seed in arm for arm in reached)]
     if len(reached) != 2 or not shared:
         return finding

@@ -50,6 +50,15 @@ def test_a_printed_difference_of_a_layer_is_none() -> None:
         assert [claim.says for claim in catalogue.load(f"table2/{name}").claims] == ["rises", "falls", "rises"]
 
 
+def test_a_reading_that_came_after_the_rows_is_told_as_found() -> None:
+    """The drop before the head was added (commit a1d87b4) before a ResNet-34 or a VGG-19 had been run."""
+    after = {"table1/cifar100-resnet34", *(f"table3/{name}" for name in TABLE_3)}
+    for name in (*(f"table1/{name}" for name in TABLE_1 if "imagenet" not in name), *sorted(after), "table1/runes-mlp"):
+        found = {claim.quantity.by: claim.found for claim in catalogue.load(name).claims if claim.found}
+        assert found == ({} if name in after else {"drop before the last": True}), name
+    assert [claim.found for claim in catalogue.load("figure5").claims] == [False, True, False], "seen on early runs"
+
+
 def test_a_claim_of_the_same_runs_is_the_earlier_experiments() -> None:
     decay = catalogue.load("controls/weight-decay")
     same = [catalogue.origin(decay, claim) for claim in decay.claims]
@@ -80,6 +89,7 @@ def test_an_experiment_is_well_formed(name: str) -> None:
         assert (claim.margin is not None) == (claim.says in ("stays", "equals")) or claim.says in ("falls", "rises")
         assert claim.margin is None or claim.says in ("stays", "equals") or not claim.published, "a tenth of it is the least"
         assert len(claim.published) in (0, len(claim.arms))
+        assert claim.published or not claim.derived, "only numbers can be derived"
         if len(claim.published) == 2 and claim.says != "stays":
             assert (claim.published[1] < claim.published[0]) == (claim.says == "falls")
 

@@ -33,6 +33,15 @@ def by_place(found: dispersion.Diagnosis) -> dict[tuple, float]:
     return known
 
 
+def test_what_was_found_shows_itself_as_a_sentence_and_as_tables(gen: torch.Generator) -> None:
+    net = cases.model("llama")
+    found = dispersion.scan(net, [torch.randint(8, (2, length), generator=gen) for length in (4, 16)])
+    assert repr(found).startswith("Diagnosis(Mean entropy goes from ")
+    assert len(repr(found)) < 300
+    assert "attention, means over all heads" in found.table()
+    assert {head.depth for head in found.heads} == set(found.rows["depth"].to_pylist())
+
+
 @pytest.mark.parametrize("name", CAUSAL)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_rows_are_those_of_the_weights(gen: torch.Generator, name: str, dtype: torch.dtype) -> None:

@@ -197,7 +197,10 @@ def test_what_weakens_a_comparison_is_said(tmp_path):
 def test_one_temperature_is_described_not_judged(tmp_path):
     write(tmp_path / "cold", **COLD)
     assert {verdict.status for verdict in judged(tmp_path).values()} == {"alone"}
-    assert "One temperature, T\u00a0=\u00a01" in report.render(tmp_path, tmp_path / "page.html").read_text()
+    page = report.render(tmp_path, tmp_path / "page.html").read_text()
+    assert "One temperature, T\u00a0=\u00a01" in page
+    assert "<h2>Numbers</h2>" in page
+    assert "Nothing to compare with" not in page  # once is enough, above
 
 
 def test_the_terminal_says_the_same(tmp_path):
@@ -207,6 +210,16 @@ def test_the_terminal_says_the_same(tmp_path):
     text = console.export_text()
     assert "mlp on [bold]runes[/]" in text
     assert "As predicted (one seed): At T = 1000 the rank of the logits is 6 of 19" in text
+
+
+def test_what_the_table_of_one_temperature_says_is_not_said_again_below_it(tmp_path):
+    write(tmp_path / "cold", **COLD)
+    console = rich.console.Console(width=200, record=True, file=io.StringIO())
+    console.print(report.terminal(summarise(tmp_path)))
+    text = console.export_text()
+    assert "Effective depth" in text
+    assert "effective depth is" not in text
+    assert "Nothing to compare with" not in text
 
 
 def test_facts_need_neither_torch_nor_the_extra(tmp_path):

@@ -1,4 +1,7 @@
-"""Figure 5 [masarczyk2025softmax]: hot logits keep a low rank, which the softmax raises, while their norm grows."""
+"""Figure 5 [masarczyk2025softmax]: hot logits keep a low rank, which the softmax raises, while their norm grows.
+
+That the rank is low at its lowest was seen on early runs of two of these seeds.
+"""
 
 from thermocline.experiments import _claims
 from thermocline.experiments.table1 import cifar100_resnet18
@@ -7,7 +10,7 @@ AFTER = _claims.Quantity("rank after the softmax", "softmax_rank", where=("of=co
 RUNS = cifar100_resnet18.RUNS
 CLAIMS = [
     _claims.Claim(_claims.SOLUTION_RANK, "falls", _claims.COLD_HOT),
-    _claims.Claim(_claims.LOWEST_RANK, "falls", _claims.COLD_HOT),
+    _claims.Claim(_claims.LOWEST_RANK, "falls", _claims.COLD_HOT, found=True),
     _claims.Claim(AFTER, "at least", (_claims.HOT,), bound=99.0),
 ]
 CURVES = [

@@ -2,7 +2,8 @@
 
 from thermocline.integrations import dispersion
 found = dispersion.scan(model, [tokenizer(text, return_tensors="pt") for text in prompts])
-found.rows, found.save("runs/mine"), found.write("attention.html")
+print(found.table())
+found.rows, found.heads, found.save("runs/mine"), found.write("attention.html")
 
 And a rule for its temperature from the model's own rows: `labelled`.
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 import torch
+from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
@@ -27,6 +29,7 @@ from thermocline import measure, provenance, record
 from thermocline.attention import Dispersion, dispersion
 from thermocline.attention.call import checked
 from thermocline.attention.reference import logits
+from thermocline.integrations import reading
 from thermocline.integrations import transformers as hot
 from thermocline.report import page
 from thermocline.scanner import Scan
@@ -55,10 +58,25 @@ class Diagnosis:
 
     found: record.Loaded
 
+    def __repr__(self) -> str:
+        return f"Diagnosis({reading.sentence(self.heads)} See .table(), .heads, .rows)"
+
     @property
     def rows(self) -> pa.Table:
         """Everything measured, as one tidy table with the columns of `record.SCHEMA`."""
         return self.found.rows
+
+    @property
+    def heads(self) -> list[reading.Head]:
+        """Every head, layer by layer: its measures by length, and how fast its entropy grows with log n (`slope`)."""
+        return reading.heads(self.found)
+
+    def table(self) -> str:
+        """Means by length, the heads that disperse fastest, and what that means, as text."""
+        console = Console(width=100, no_color=True)
+        with console.capture() as text:
+            console.print(reading.terminal(self.found))
+        return text.get()
 
     def save(self, directory: str | Path) -> Path:
         """Write a new run directory, which `thermocline report` and `record.load_rows` read beside any other."""

@@ -54,6 +54,8 @@ def _case(case: Case) -> list[RenderableType]:
             grid.add_row(Text(f"  {line.label}"), *map(_cell, line.cells))
     said: list[RenderableType] = [grid, *_advice(case)]
     for verdict in judge.judge(case):
+        if verdict.status == "alone":  # a number that the table has
+            continue
         word = Text(f"{verdict.word}: ", style=_COLOURS.get(verdict.status, "bold"))
         said.append(Padding(word + Text(verdict.sentence), (0, 0, 0, 1)))
     return said

@@ -40,8 +40,9 @@ def _case(case: Case) -> Iterator[str]:
         rows = [(one.group, one.word, one.sentence) for one in found]
         yield _table(("", "verdict", "what it means"), rows)
     for verdict in judge.judge(case):
-        yield f"- **{plain(verdict.word)}**: {plain(verdict.sentence)}"
-    yield "### Comparison"
+        if verdict.status != "alone":  # else a number that the table has
+            yield f"- **{plain(verdict.word)}**: {plain(verdict.sentence)}"
+    yield "### Comparison" if len(case.groups) > 1 else "### Numbers"
     rows = []
     for part, lines in itertools.groupby(table.lines(case), key=lambda line: line.part):
         rows.append((f"*{part}*", *("" for _ in case.groups)))

@@ -204,8 +204,8 @@ def _card(claim: Claim, case: Case, found: Sequence[Verdict], scale: Temperature
             part = min(max(value.mean / claim.ceiling, 0.0), 1.0)
             meters.append({**scale.swatch(group.temperature), "text": number, "percent": f"{100 * part:.1f}"})
     verdicts = [
-        {"status": one.status, "word": one.word, "glyph": GLYPHS[one.status], "sentence": one.sentence,
-         "short": f"T = {one.temperature:g} {one.word[0].lower()}{one.word[1:]}"}
+        {"status": one.status, "word": "" if one.status == "alone" else one.word, "glyph": GLYPHS[one.status],
+         "sentence": one.sentence, "short": f"T = {one.temperature:g} {one.word[0].lower()}{one.word[1:]}"}
         for one in said
     ]  # fmt: skip
     others = (

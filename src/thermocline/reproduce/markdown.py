@@ -23,7 +23,8 @@ DIFFERS = (
     " against the printed ones all the same.",
     "The OOD drop is read at the logits, the last of the layers counted, and again at the layer before them (of a ResNet the"
     " outputs of its last convolution): the paper does not say which, and logits of few classes lose other data, hot or cold."
-    " The second reading was added when rows were there.",
+    " The second reading was added when the rows of the MLPs, the ResNet-18s and the ResNet-20 were there: of these it is"
+    " counted with what was found on rows.",
     "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
     " flattened ones. Depths and drops are other numbers by other probes; on the large activations of hot nets such training"
     " leaves much unread, so that they seem to lose more of other data (controls/probes).",
@@ -204,7 +205,8 @@ def totals(studies: Sequence[Study]) -> str:
         known = f"{len(closed)} follow from a formula and check the code as much as the papers ({words(counted(closed))})."
         parts.append(f"Beside them {known}" if claims else known)
     if suggested:
-        parts.append(f"{len(suggested)} more were found on the rows they are judged by ({words(counted(suggested))}).")
+        were = "were found on the rows they are" if len(suggested) > 1 else "was found on the rows it is"
+        parts.append(f"{len(suggested)} more {were} judged by ({words(counted(suggested))}).")
     if again:
         same = "about the same quantity of the same runs as an earlier experiment's; shown as such, and counted there."
         parts.append(f"Another {again} {'are' if again > 1 else 'is'} {same}")

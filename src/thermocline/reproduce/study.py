@@ -124,11 +124,12 @@ def study(experiment: Experiment, shelf: Shelf) -> Study:
         needs = quantities.needs_learning(claim.quantity)
         values = [quantities.values(able if needs else found.sources, claim.quantity, arm) for arm in claim.arms]
         finding = verdict.judge(claim, values)
-        if needs:
-            reached = [quantities.reached(able, TRAIN_ACCURACY, arm) for arm in claim.arms]
-            idle = [arm.label for arm in claim.arms if not _any(arm, able)]
-            tried = all(_any(arm, [*found.sources, *found.stopped]) for arm in claim.arms)
-            finding = verdict.beside(finding, reached, idle=idle if tried else [])
+        idle = [arm.label for arm in claim.arms if not _any(arm, able if needs else found.sources)]
+        tried = all(_any(arm, [*found.sources, *found.stopped]) for arm in claim.arms)
+        if idle and tried:
+            finding = verdict.without(finding, idle, why="learned" if needs else "came to its end")
+        elif needs:
+            finding = verdict.beside(finding, [quantities.reached(able, TRAIN_ACCURACY, arm) for arm in claim.arms])
         findings.append(finding)
     return Study(experiment, found, tuple(findings))
 

@@ -8,6 +8,6 @@ from thermocline.experiments import _claims, _runes
 RUNS = _runes.runs()
 CLAIMS = [
     *_claims.effect(_runes.COLD, _runes.HOT, ood=_runes.OOD),
-    _claims.Claim(_claims.early_drop_on(_runes.OOD), "rises", (_runes.COLD, _runes.HOT)),
+    _claims.Claim(_claims.early_drop_on(_runes.OOD), "rises", (_runes.COLD, _runes.HOT), found=True),
 ]
 COST = _runes.COST

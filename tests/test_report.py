@@ -212,6 +212,19 @@ def test_the_terminal_says_the_same(tmp_path):
     assert "As predicted (one seed): At T = 1000 the rank of the logits is 6 of 19" in text
 
 
+@pytest.mark.parametrize("hot", [True, False])
+def test_the_terminal_says_what_its_marks_and_intervals_are(tmp_path, hot):
+    for seed in range(3):
+        write(tmp_path / f"cold{seed}", **COLD, seed=seed)
+        if hot:
+            write(tmp_path / f"hot{seed}", **HOT, seed=seed)
+    console = rich.console.Console(width=200, record=True, file=io.StringIO())
+    console.print(report.terminal(summarise(tmp_path)))
+    text = " ".join(console.export_text().split())
+    assert "under each mean: 95 % t-interval, 3 seeds" in text
+    assert (table.LEGEND in text) == hot
+
+
 def test_what_the_table_of_one_temperature_says_is_not_said_again_below_it(tmp_path):
     write(tmp_path / "cold", **COLD)
     console = rich.console.Console(width=200, record=True, file=io.StringIO())

@@ -42,7 +42,8 @@ def _case(case: Case) -> list[RenderableType]:
     from rich.text import Text
 
     kinds = view.intervals(case)
-    legend = f"under each mean: {'; '.join(kinds)}; {table.LEGEND}" if kinds else None
+    marks = [table.LEGEND] if len(case.groups) > 1 else []
+    legend = f"under each mean: {'; '.join([*kinds, *marks])}" if kinds else None
     grid = Table(title=Text(case.title), title_justify="left", title_style="bold", caption=legend, caption_justify="left")
     grid.add_column("")
     for group in case.groups:

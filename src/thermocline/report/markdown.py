@@ -49,7 +49,7 @@ def _case(case: Case) -> Iterator[str]:
         rows += [(line.label, *map(_cell, line.cells)) for line in lines]
     yield _table(("", *(group.label for group in case.groups)), rows)
     kinds = view.intervals(case)
-    marks = f"; {table.LEGEND}" if kinds else ""
+    marks = f"; {table.LEGEND}" if len(case.groups) > 1 else ""
     yield f"Means over seeds, in brackets: {'; '.join(kinds)}{marks}." if kinds else "One seed for each temperature."
     yield "### Figures"
 

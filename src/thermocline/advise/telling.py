@@ -87,8 +87,9 @@ def _seeds(choices: Iterable[Choice]) -> str:
 
 def _brackets(choices: Sequence[Choice]) -> str:
     most = max(one.seeds for one in choices)
-    table = "in the table, over all settings that the best was chosen from"
-    many = f"In brackets: 95 % over seeds, each line by itself; {table}. "
+    many = (
+        "In brackets: 95 % intervals over seeds, each line by itself; in the table they allow for choosing the best setting. "
+    )
     kind = {1: "", 2: "In brackets: the range of two seeds. "}.get(most, many)
     found = ["detectors"] if any(one.usual.detector for one in choices) else []
     found += ["layers"] if any(one.goal.title.startswith("best layer") for one in choices) else []

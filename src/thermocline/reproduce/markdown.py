@@ -17,20 +17,20 @@ KINDS = ("published numbers", "directions or bounds claimed", "derived or closed
 DIFFERS = (
     'The papers\' "low logit norm" is a temperature here: T = 100, 500 or 20 on runes, and 10 in controls/strong-baseline.'
     " Their own value is not known.",
-    "Rank is counted on the covariance, at 1e-3 of its largest eigenvalue: the convention of [masarczyk2023tunnel]. The paper's"
-    " is not known: on CIFAR-100 / ResNet-18 at T = 1 it prints 99, and ours is 82. Singular values of the logits themselves"
-    " give 99 at 1e-2 or 1e-3 of the largest, and at T = 100 they give 99 too (controls/rank-threshold). Differences are judged"
-    " against the printed ones all the same.",
-    "The OOD drop is read at the logits, the last of the layers counted, and again at the layer before them (of a ResNet the"
-    " outputs of its last convolution): the paper does not say which, and logits of few classes lose other data, hot or cold."
-    " The second reading was added when the rows of the MLPs, the ResNet-18s and the ResNet-20 were there: of these it is"
-    " counted with what was found on rows.",
+    "Rank is the number of eigenvalues of the covariance above 1e-3 of the largest, as in [masarczyk2023tunnel]. The"
+    " paper's convention is not known: for CIFAR-100 / ResNet-18 at T = 1 it prints 99, and ours is 82. Singular values of"
+    " the logits themselves give 99 at 1e-2 or 1e-3 of the largest, but they give 99 at T = 100 too"
+    " (controls/rank-threshold). Differences are still judged against the printed ones.",
+    "The OOD drop is read at the logits, the last of the layers counted, and also at the layer before them (in a ResNet,"
+    " the outputs of its last convolution). The paper does not say which it means, and logits of few classes lose other"
+    " data whether hot or cold. The second reading was added after the rows of the MLPs, the ResNet-18s and the ResNet-20"
+    " existed; for these it is counted with what was found on rows.",
     "Probes are ridge regressions on outputs pooled to 2 x 2; those of [masarczyk2023tunnel] were trained with Adam on"
-    " flattened ones. Depths and drops are other numbers by other probes; on the large activations of hot nets such training"
-    " leaves much unread, so that they seem to lose more of other data (controls/probes).",
-    "Recipes are those of [masarczyk2023tunnel]: the paper's are in an appendix we do not have. MLPs stop at 500 of up to 1000"
-    " epochs; the VGG-19 has batch normalisation and torch's initialisation (docs/decisions.md says why).",
-    "CIFAR and SVHN were JPEG copies, not the originals, wherever a page's list of images says so.",
+    " flattened outputs. Other probes give other depths and drops. On the large activations of hot nets such training"
+    " leaves much unread, so that these nets seem to lose more of other data (controls/probes).",
+    "Recipes are those of [masarczyk2023tunnel]; the paper's own are in an appendix that we do not have. MLPs stop at 500"
+    " of up to 1000 epochs; the VGG-19 has batch normalisation and torch's initialisation (docs/decisions.md says why).",
+    "CIFAR and SVHN were JPEG copies, not the originals, wherever the list of images on a page says so.",
 )
 ATTENTION = "Attention: max retrieval, dispersion, the rule"
 GROUPS = {
@@ -60,8 +60,8 @@ def page(study: Study, *, figure: bool, notes: str = "", whole: str = "") -> str
         "## Verdict",
         f"{study.summary}." + (f" Not run: {study.why}." if study.why else ""),
         _table(HEADS, (cells(study, finding) for finding in study.findings)),
-        "Of an arm: mean and, from three seeds on, Student's 95 % interval over its seeds. Of a difference: the same, paired"
-        f" over the seeds both arms have.{_factors(study)} The rule is in [{PurePosixPath(whole).name}]({whole}).",
+        "An arm is shown by its mean and, from three seeds on, Student's 95 % interval over its seeds; a difference likewise,"
+        f" paired over the seeds that both arms have.{_factors(study)} The rule is in [{PurePosixPath(whole).name}]({whole}).",
         *([f"![{experiment.name}](figure.svg)", caption(study)] if figure else []),
         *_by_seed(study),
         "## Where each number is",
@@ -77,7 +77,7 @@ def page(study: Study, *, figure: bool, notes: str = "", whole: str = "") -> str
 
 def _factors(study: Study) -> str:
     some = any(finding.claim.quantity.factors for finding in study.findings)
-    return " Where it is a factor, x, both are those of the logarithm." if some else ""
+    return " For a factor (x), mean and interval are those of the logarithm." if some else ""
 
 
 def cells(study: Study, finding: Finding) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def _missing(study: Study) -> Iterator[str]:
         yield "\n\n".join(["## What is missing", *how, "\n".join(lines)])
     if found.stopped:
         lines = [f"- `{one.name}`: {one.why}." for one in found.stopped]
-        told = "They would again, so they are asked for only when their folders are removed."
+        told = "They would stop again, so they are run again only if their folders are removed."
         yield f"## What stopped itself\n\n{told}\n\n" + "\n".join(lines)
     if found.problems:
         yield "## What could not be read\n\n" + "\n".join(f"- {line}" for line in found.problems)
@@ -149,7 +149,7 @@ def _made(study: Study) -> Iterator[str]:
     if images := wording.images(found):
         yield "Images, by fingerprint: " + "; ".join(images) + "."
     if found.others:
-        yield "In the same folder, and in no claim here: " + ", ".join(f"`{name}`" for name in found.others) + "."
+        yield "In the same folder, but in no claim here: " + ", ".join(f"`{name}`" for name in found.others) + "."
 
 
 def overview(studies: Sequence[Study], *, notes: str = "", results: str = "../results") -> str:
@@ -160,9 +160,9 @@ def overview(studies: Sequence[Study], *, notes: str = "", results: str = "../re
     parts = [
         "# What holds",
         "Neither paper's code is public; this is an independent reproduction from their text. Every number here is read from"
-        f" rows committed under [results]({results}), by `thermocline reproduce all --report`, which writes this page. An"
-        " experiment's own page has its numbers by seed, the rows each comes from, the code and the card. Keys in brackets are"
-        " of docs/references.bib: [masarczyk2025softmax] is [arXiv 2506.01562](https://arxiv.org/abs/2506.01562),"
+        f" rows committed under [results]({results}), by `thermocline reproduce all --report`, which writes this page. The page"
+        " of an experiment has its numbers by seed, the rows each comes from, the code and the hardware. Keys in brackets are"
+        " those of docs/references.bib: [masarczyk2025softmax] is [arXiv 2506.01562](https://arxiv.org/abs/2506.01562),"
         " [velickovic2024softmax] is [arXiv 2410.01104](https://arxiv.org/abs/2410.01104).",
         *_tables(studies, results),
         *([f"## In short\n\n{notes.strip()}"] if notes.strip() else []),
@@ -203,12 +203,12 @@ def totals(studies: Sequence[Study]) -> str:
     parts = [f"{len(claims)} claims in {many}: {words(counted(claims))}."] if claims else []
     if closed:
         known = f"{len(closed)} follow from a formula and check the code as much as the papers ({words(counted(closed))})."
-        parts.append(f"Beside them {known}" if claims else known)
+        parts.append(f"Besides, {known}" if claims else known)
     if suggested:
         were = "were found on the rows they are" if len(suggested) > 1 else "was found on the rows it is"
         parts.append(f"{len(suggested)} more {were} judged by ({words(counted(suggested))}).")
     if again:
-        same = "about the same quantity of the same runs as an earlier experiment's; shown as such, and counted there."
+        same = "about the same quantity of the same runs as in an earlier experiment: shown as such, and counted there."
         parts.append(f"Another {again} {'are' if again > 1 else 'is'} {same}")
     return " ".join(parts)
 

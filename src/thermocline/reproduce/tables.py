@@ -20,10 +20,10 @@ COLUMNS = {
     ("neco_oracle", "value"): "at its oracle",
 }
 LEGEND = (
-    f"{', '.join(f'{mark} {word}' for word, mark in MARKS.items())}. Means over seeds from T = 1 to T = 100 (of runes 500); in"
-    " brackets what was printed. OOD drops are of SVHN, at the logits and before them (of runes: another alphabet); the second"
-    " was found on these rows, but for those of the ResNet-34 and the VGG-19s. NECO is tried on the other CIFAR; its oracle"
-    " is the number of axes that is best in hindsight. Seeds, intervals and the rule are below."
+    f"{', '.join(f'{mark} {word}' for word, mark in MARKS.items())}. Means over seeds from T = 1 to T = 100 (on runes: 500); in"
+    " brackets, the published ones. OOD drops are for SVHN (on runes: another alphabet), at the logits and at the layer before"
+    " the head; the second was found on these rows, except for the ResNet-34 and the VGG-19s. NECO is tried on the other CIFAR;"
+    " its oracle is the number of axes that is best in hindsight. Seeds, intervals and the rule are below."
 )
 
 

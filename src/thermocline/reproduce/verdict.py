@@ -23,40 +23,43 @@ SEEDS = 3  # that a verdict needs
 MOST = 100  # seeds beyond which it is not said how many are needed
 ALIKE = 0.05  # training accuracies that differ by more are said beside a verdict
 RULE = (
-    "A claim is judged by the difference between its two arms, seed by seed, with Student's 95 % interval over the seeds that"
-    " both arms have, three at least.",
-    "**Holds**: the interval excludes 0 in the published direction and the mean difference is at least half the published one.",
+    "A claim is judged by the difference between its two arms, seed by seed: its mean and Student's 95 % interval over the"
+    " seeds that both arms have, at least three.",
+    "**Holds**: the interval excludes 0 in the published direction, and the mean difference is at least half the published"
+    " one.",
     "**Holds in direction**: it excludes 0 in that direction, but the difference is smaller.",
-    "**Does not hold**: the interval is 0 or lies on the other side of it, or lies wholly below a tenth of the published"
-    " difference, though it may exclude 0.",
-    "**Undecided**: anything else, and everything with fewer than three shared seeds that is not exact.",
-    "Printed numbers that differ by no more than the margin are taken to say that something stays.",
-    "Where only a direction is claimed, excluding 0 is enough to hold; of ranks counted in other ways than table 1 does,"
-    " excluding a change of one, which the direction that all classes share can make, and no more than that does not hold."
-    " This margin was set after the rows of controls/rank-threshold had been seen.",
-    "Distances from neural collapse (NC1 to NC3) lie above 0 and span decades: of these the mean and its interval are of the"
-    " logarithm, and arms are compared by their ratio. This was settled when the rows of a ResNet-18 on CIFAR-100 were there,"
-    " of which differences decided nothing, and before two of three seeds of a ResNet-34 were.",
-    "That something stays, or equals a number, holds when the"
-    " interval lies within the margin and does not when it lies outside; that it keeps to a bound holds when the interval"
-    " over seeds does, and does not when the interval lies beyond. What is exact must be true of every seed, and may have one"
-    " alone: one that is outside is enough for it not to hold.",
-    "Counts, as of layers and directions, can be equal in all seeds. The interval then has no width, and the verdict says so:"
-    " it is as sure as so many seeds that agree, and no surer.",
-    "About one interval in twenty misses by chance alone. Every seed that was run is counted, but for trials, mostly at"
-    " seed 99, for ten of retrieval that were looked at before its twenty were named, and for early runs of"
-    " table1/cifar100-resnet18, made anew with all measures; where one has no number of a measure, the experiment's page says"
-    " so. Experiments that compare trained nets on built-in data have six seeds, the last three of them added to all, whatever"
-    " the first had said; prop32 has three, and so has figure8, whose nets are untrained.",
-    "What was found on the very rows it is judged by describes these nets and confirms nothing: it says so, and is counted"
-    " apart.",
-    "How many seeds more it takes is said for planning: seeds added until an interval excludes 0 would make it too narrow.",
-    "A net that ends with fewer than three times as many training images right as guessing gets (of few classes: a quarter of"
-    " what guessing misses) says nothing of what training made of it, and its seed is left out; so is one whose training"
-    " stopped itself, which its page names. Where training accuracies differ by more than 5 points, the verdict says so.",
-    "Nothing was chosen on test data, but for what is defined so (NECO at its oracle, a best layer) and what was set in trials"
-    " at seed 0 that printed test accuracy: the recipe on runes (docs/decisions.md), the learning rate and temperatures of"
-    " appendix/mse, and the depth and epochs of prop32.",
+    "**Does not hold**: the interval is 0 or lies on the other side of it, or it lies wholly below a tenth of the"
+    " published difference, even if it excludes 0.",
+    "**Undecided**: anything else, and every claim with fewer than three shared seeds that is not exact.",
+    "Where printed numbers differ by no more than the margin, the claim is that the quantity stays.",
+    "Where only a direction is claimed, it is enough that the interval excludes 0. For ranks counted in other ways than in"
+    " table 1 it must exclude a change of one, which the direction that all classes share can make; an interval that does"
+    " not exceed one does not hold. This margin was set after the rows of controls/rank-threshold had been seen.",
+    "Distances from neural collapse (NC1 to NC3) lie above 0 and span decades. Their means and intervals are those of the"
+    " logarithm, and arms are compared by their ratio. This was settled after the rows of a ResNet-18 on CIFAR-100 existed,"
+    " whose differences decided nothing, and before two of three seeds of a ResNet-34 did.",
+    "A claim that something stays, or equals a number, holds when the interval lies within the margin, and does not when"
+    " it lies outside. A claim of a bound holds when the interval over seeds keeps to it, and does not when the interval"
+    " lies beyond. An exact claim must be true of every seed, and one seed is enough for it; one seed against it is enough"
+    " for it not to hold.",
+    "Counts, such as those of layers and directions, can be equal in all seeds. The interval then has no width, and the"
+    " verdict says so: it is as sure as that many seeds that agree, and no surer.",
+    "About one interval in twenty misses by chance alone. Every seed that was run is counted, except trials (mostly at"
+    " seed 99), ten seeds of retrieval that were looked at before its twenty were named, and early runs of"
+    " table1/cifar100-resnet18, which were made anew with all measures. Where a seed has no number for a measure, the"
+    " experiment's page says so.",
+    "Experiments that compare trained nets on built-in data have six seeds; the last three were added to all of them,"
+    " whatever the first three had shown. prop32 has three, and so has figure8, whose nets are untrained.",
+    "What was found on the very rows it is judged by describes these nets and confirms nothing. It is marked as such, and"
+    " counted apart.",
+    "How many more seeds it would take is given for planning only: adding seeds until an interval excludes 0 would make it"
+    " too narrow.",
+    "A net has not learned if at the end it gets fewer than three times as many training images right as guessing does"
+    " (with few classes: if it gains less than a quarter of what guessing misses). Its seed is left out. So is a run that"
+    " stopped itself, which the page names. Where training accuracies differ by more than 5 points, the verdict says so.",
+    "Nothing was chosen on test data, except what is defined that way (NECO at its oracle, a best layer) and what was set"
+    " in trials at seed 0 that printed test accuracy: the recipe on runes (docs/decisions.md), the learning rate and"
+    " temperatures of appendix/mse, and the depth and epochs of prop32.",
 )
 
 

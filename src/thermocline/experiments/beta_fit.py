@@ -1,8 +1,9 @@
 """The rule itself [velickovic2024softmax, Fig. 5]: rows of higher entropy want a larger beta, as a polynomial of degree 4.
 
-On the nets of max retrieval: the beta at which the right item weighs most, by the entropy of its row, at 16 to 16,384 items,
-which entropies up to 4 need: these nets have half a nat at 256. A row whose right item has the largest logit wants beta
-without end and gets the upper bound, so that the size of beta is the bound's; which bound the paper took is not known.
+On the nets of max retrieval: the beta at which the right item weighs most, by the entropy of its row. Lengths are 16 to
+16,384 items, since entropies up to 4 need long rows: these nets have half a nat at 256. A row whose right item has the
+largest logit prefers an unlimited beta and gets the upper bound, so that the size of beta depends on that bound; which one
+the paper took is not known.
 """
 
 from thermocline.experiments import retrieval

@@ -1,8 +1,8 @@
 """Hot nets can lose over 30 % of their dimensions within 1 % of their accuracy [masarczyk2025softmax, abstract].
 
-Dimensions: principal directions of the last features; as many are kept as 99 % of the training accuracy needs, and what that
-does to the test accuracy of the same net is judged beside it. Layers after the effective depth could go too; no share of them
-is claimed here, since the paper's own effective depth of this net, 0.83, leaves 17 %.
+Dimensions are principal directions of the last features. As many are kept as 99 % of the training accuracy needs, and the
+effect on the test accuracy of the same net is judged beside it. Layers after the effective depth could be removed too; no
+share of them is claimed here, since the paper's own effective depth of this net, 0.83, leaves 17 %.
 """
 
 from thermocline.experiments import _claims

@@ -1,7 +1,7 @@
 """Theorem 2.2 and Lemma 2.1 [velickovic2024softmax]: attention of bounded logits disperses as items are added.
 
-The head of max retrieval, on its own nets: the entropy of attention rises with the number of items, the largest weight falls,
-and no weight ever passes exp(delta) / n, delta the spread of a row's logits.
+In the head of max retrieval, on its own nets, the entropy of attention rises with the number of items, the largest weight
+falls, and no weight exceeds exp(delta) / n, where delta is the spread of a row's logits.
 """
 
 from thermocline.experiments import retrieval

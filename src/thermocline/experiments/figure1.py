@@ -1,4 +1,4 @@
-"""Figure 1, CIFAR-100 -> SVHN [masarczyk2025softmax]: hot nets are done in earlier layers, and late ones forget other data."""
+"""Figure 1, CIFAR-100 -> SVHN [masarczyk2025softmax]: hot nets need fewer layers, and their late layers lose other data."""
 
 from thermocline.experiments import _claims
 from thermocline.experiments.table1 import cifar100_resnet18

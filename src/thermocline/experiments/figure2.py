@@ -1,4 +1,4 @@
-"""Figure 2 [masarczyk2025softmax]: a hot net starts with small logits for its softmax, and must grow them far more."""
+"""Figure 2 [masarczyk2025softmax]: a hot net's logits start small for its softmax, and must grow far more."""
 
 from thermocline.experiments import _claims
 from thermocline.experiments.table1 import cifar100_resnet18

@@ -1,7 +1,7 @@
 """Figure 4 [masarczyk2025softmax]: the rank of a layer's inputs bounds that of its gradient, and both are low in hot nets.
 
-The bound is linear algebra, dL/dW = (dL/dZ) A^T; what can fail is that both are low. On the MLP of built-in data, and on
-the ResNet-18 of table 1, whose gradients need not do as the MLP's.
+The bound is linear algebra, dL/dW = (dL/dZ) A^T; what can fail is that both are low. Measured on the MLP of built-in data,
+and on the ResNet-18 of table 1, whose gradients need not behave like the MLP's.
 """
 
 from thermocline.experiments import _claims, _runes

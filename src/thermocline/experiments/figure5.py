@@ -1,6 +1,6 @@
 """Figure 5 [masarczyk2025softmax]: hot logits keep a low rank, which the softmax raises, while their norm grows.
 
-That the rank is low at its lowest was seen on early runs of two of these seeds.
+That the rank is low at its lowest was found on early runs of two of these seeds.
 """
 
 from thermocline.experiments import _claims

@@ -1,7 +1,7 @@
 """Figure 8 [masarczyk2025softmax]: how large logits are at the start depends on the architecture, and a VGG's are small.
 
-Untrained nets in training mode, batch statistics and all, on 64 runes of 32 pixels; the paper's images are others.
-Nets are compared at the same initialisation: our own, which is He's, and torch's default.
+Untrained nets in training mode, with batch statistics, on 64 runes of 32 pixels; the paper uses other images. Nets are
+compared at the same initialisation: our own, which is He's, and torch's default.
 """
 
 from thermocline.experiments._claims import Arm, Claim, Cost, Quantity

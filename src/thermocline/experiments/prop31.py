@@ -2,8 +2,8 @@
 
     0 <= sigma_1 - sigma_n <= sqrt(1 + r) - sqrt(max(1/n - r, 0)),  r = max_i sum_{j != i} <s_i, s_j>
 
-On 100 x 100 logits at growing scale: random ones, and fitted ones, of which each column has its own largest entry. The paper
-says that columns grow more similar as the norm does; that is put to both.
+On 100 x 100 logits at growing scale: random ones, and fitted ones, in which each column has its own largest entry. The paper
+says that columns become more similar as the norm grows; both kinds are tested for that.
 """
 
 from thermocline.experiments._claims import Arm, Claim, Cost, Curve, Quantity

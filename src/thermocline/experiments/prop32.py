@@ -1,8 +1,8 @@
 """Prop. 3.2 [masarczyk2025softmax]: logits of rank 2 are enough to get any number of classes right.
 
-In closed form, and as nets on built-in data whose head reads two dimensions: learned, and classes on a fixed circle. The
-proposition is about training data; what such nets do on new images stands beside it. Half the layers of the demo and twice its
-epochs: after 30, nets of rank 2 still had training images to learn.
+In closed form, and as nets on built-in data whose head reads two dimensions: learned, or with classes on a fixed circle. The
+proposition is about training data; what such nets do on new images stands beside it. They have half the layers of the demo
+and twice its epochs: after 30, nets of rank 2 still had training images to learn.
 """
 
 from thermocline.experiments import _claims, _runes

@@ -1,9 +1,9 @@
-"""Table 1 of [velickovic2024softmax]: trained on sets of 5 to 16 items, attention loses the largest among more; cold, less.
+"""Table 1 of [velickovic2024softmax]: attention trained on 5 to 16 items loses the largest among more; less so when cold.
 
 Max retrieval, twenty seeds. Beside the published rule stands ours, EffectiveItems, whose two numbers are chosen on nets of
-three other seeds at up to 256 items. On a first ten (seeds 0 to 9, rows of commit 9d7de3e) it was ahead at 1,024 items and
-more with p = 0.02, so twenty fresh ones were named before they were run. Steps and initialisation are not in the paper as
-we have it: 100,000, LeCun's.
+three other seeds at up to 256 items. On a first ten seeds (0 to 9, rows of commit 9d7de3e) it was ahead at 1,024 items and
+more with p = 0.02, so twenty fresh ones were named before they were run. Steps and initialisation are not in the paper as we
+have it: ours are 100,000 and LeCun's.
 """
 
 from thermocline.experiments._claims import Arm, Claim, Cost, Curve, Quantity, moves

@@ -1,8 +1,8 @@
 """Depth is an implicit temperature where it shrinks the first logits, and the same heat costs a deeper net more
 [masarczyk2025softmax].
 
-On built-in data, MLPs of 4 and of 12 layers. By torch's default initialisation every layer shrinks what comes through it; by
-He's none does, and there T = 1 and T = 500 are compared by depth. Written down before any of its runs was made.
+On built-in data, MLPs of 4 and of 12 layers. By torch's default initialisation every layer shrinks what passes through it;
+by He's none does, and there T = 1 and T = 500 are compared by depth. Written down before any of its runs was made.
 """
 
 from thermocline.experiments import _claims, _runes

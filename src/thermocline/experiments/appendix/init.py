@@ -1,6 +1,7 @@
 """Small initial weights are a high temperature by another name: the same effects at T = 1 [masarczyk2025softmax].
 
-On built-in data: all weights of the 8-layer MLP times 500^(-1/8), which makes its logits as small as T = 500 does.
+On built-in data: all weights of the 8-layer MLP are multiplied by 500^(-1/8), which makes its logits as small as T = 500
+does.
 """
 
 from thermocline.experiments import _claims, _runes

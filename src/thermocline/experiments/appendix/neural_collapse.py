@@ -1,7 +1,7 @@
 """Hot nets collapse within classes, but not to the simplex of c - 1 directions [masarczyk2025softmax, papyan2020collapse].
 
-On CIFAR-100, by a ResNet-18 and a ResNet-34. That these are judged by ratios was settled when the rows of the first were there,
-and before two of the three seeds of the second were. The angles of the head's rows were found on these rows.
+On CIFAR-100, with a ResNet-18 and a ResNet-34. That these are judged by ratios was settled after the rows of the first
+existed, and before two of the three seeds of the second did. The angles of the head's rows were found on these rows.
 """
 
 from thermocline.experiments import _claims

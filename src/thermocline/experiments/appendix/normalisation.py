@@ -1,6 +1,7 @@
 """Where a net normalises decides how hot it starts: a layer norm before the head undoes small features [masarczyk2025softmax].
 
-On built-in data, weights times 500^(-1/8), which without a norm makes a T = 1 net as hot at the start as T = 500 would.
+On built-in data. Weights are multiplied by 500^(-1/8), which without a norm makes a T = 1 net as hot at the start as T = 500
+would.
 """
 
 from thermocline.experiments import _claims, _runes

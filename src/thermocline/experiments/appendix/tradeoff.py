@@ -1,4 +1,4 @@
-"""Heat gives up transfer to other data for their detection [masarczyk2025softmax, App. M].
+"""Heat trades transfer to other data for their detection [masarczyk2025softmax, App. M].
 
 The correlation over settings: thermocline tradeoff results/table1/cifar100-resnet18
 """

@@ -1,7 +1,7 @@
 """Width is an implicit temperature where it shrinks the first logits [masarczyk2025softmax].
 
-On built-in data, T = 1, a hidden width of 64 and of 256. By torch's default initialisation biases shrink with width and a deep
-net's logits are mostly those; by He's nothing shrinks, and then width should not act as heat does.
+On built-in data, T = 1, a hidden width of 64 and of 256. By torch's default initialisation biases shrink with width, and a
+deep net's logits are mostly biases; by He's nothing shrinks, and then width should not act as heat does.
 """
 
 from thermocline.experiments import _claims, _runes

@@ -1,10 +1,11 @@
 """Is a temperature more than a small head, a slow head or small weights? T = 1 beside five arms [masarczyk2025softmax].
 
-"Temperature" is T = 100; "the same by the head" is the same run in exact arithmetic, at T = 1: a head begun at 1 / T, its lr
-divided by T^2 and its weight decay multiplied by T^2. Rounding grows while nets train: they are to differ by at most a layer,
-three directions and 0.05 of the OOD drop. "Small head" and "slow head" each keep one part of that, the start or the learning
-rate. "Small weights" multiplies those of all eight layers by 100^(-1/8), which makes the first logits as small. An MLP
-on built-in data, lr 0.05 and weight decay 1e-4, where table1/runes-mlp has lr 0.12, clipping and no decay.
+"Temperature" is T = 100. "The same by the head" is the same run in exact arithmetic, at T = 1: a head that starts at 1 / T,
+with its lr divided by T^2 and its weight decay multiplied by T^2. Rounding grows while nets train, so the two may differ by
+at most a layer, three directions and 0.05 of the OOD drop. "Small head" and "slow head" each keep one part of that, the
+start or the learning rate. "Small weights" multiplies those of all eight layers by 100^(-1/8), which makes the first logits
+as small. The net is an MLP on built-in data, with lr 0.05 and weight decay 1e-4, where table1/runes-mlp has lr 0.12,
+clipping and no decay.
 """
 
 from thermocline.experiments._claims import EFFECTIVE_DEPTH, SOLUTION_RANK, Arm, Claim, Cost, drop_on, effect

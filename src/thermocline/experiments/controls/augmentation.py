@@ -1,4 +1,4 @@
-"""Is the effect there with augmentation, which alone moves the OOD drop? Random crops, cold and hot, on built-in data."""
+"""Is the effect there with augmentation, which by itself moves the OOD drop? Random crops, cold and hot, on built-in data."""
 
 from thermocline.experiments import _claims, _runes
 

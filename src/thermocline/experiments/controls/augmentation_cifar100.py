@@ -1,4 +1,4 @@
-"""Is the effect there with augmentation, which alone moves the OOD drop? Crops and flips, ResNet-18 on CIFAR-100."""
+"""Is the effect there with augmentation, which by itself moves the OOD drop? Crops and flips, ResNet-18 on CIFAR-100."""
 
 from thermocline.experiments import _claims
 from thermocline.experiments.table1 import cifar100_resnet18

@@ -1,9 +1,9 @@
 """When does the low rank last? With a layer norm before the head, only the head can make logits grow [ba2016layer].
 
-Hot logits of a VGG-19 or an MLP have a low rank to the end of training; those of a ResNet-18, whose last features come from a
-normalised branch with a learned gain and a shortcut, have it early on and then no more. Here one MLP is trained without a norm
-and with one, on built-in data, at the hottest of T = 20, 100 and 500 at which both fitted their training images in a trial
-(seed 99). A rank stays if it changes by less than a tenth of the 99 directions that classes can have.
+Hot logits of a VGG-19 or an MLP have a low rank to the end of training; those of a ResNet-18, whose last features come from
+a normalised branch with a learned gain and a shortcut, have it only early on. Here one MLP is trained without a norm and
+with one, on built-in data, at the hottest of T = 20, 100 and 500 at which both fitted their training images in a trial (seed
+99). A rank stays if it changes by less than a tenth of the 99 directions that classes can have.
 """
 
 from thermocline.experiments import _claims, _runes

@@ -1,9 +1,9 @@
 """Do depth and transfer depend on the probe? Three others beside the ridge regression of our tables, on built-in data.
 
-Those of [masarczyk2023tunnel] were trained with Adam on activations as they are, and so are the first logistic ones here. Late
-activations of hot nets are large, and the same steps of Adam are too: the second are fitted to standardised ones. What varies
-little is hidden from our ridge regressions by their penalty, 1e-3 of the mean variance; that of the weak ones is 1e-8. The same
-nets are read by all.
+The probes of [masarczyk2023tunnel] were trained with Adam on activations as they are, and so are the first logistic ones
+here. Late activations of hot nets are large, but the steps of Adam stay the same; so the second logistic ones are fitted to
+standardised activations. The penalty of our ridge regressions, 1e-3 of the mean variance, hides what varies little; that of
+the weak ones is 1e-8. All probes read the same nets.
 """
 
 from dataclasses import replace

@@ -1,7 +1,8 @@
 """Does the rank deficit depend on how rank is counted? By tolerance, number of samples, class balance, and without any.
 
-Everything is of the logits of training images. The convention of table 1 counts eigenvalues of their covariance above 1e-3 of
-the largest; eigenvalues are squares, so that this is 0.03 of singular values, which the other tolerances are of.
+All ranks are those of the logits of training images. The convention of table 1 counts eigenvalues of their covariance above
+1e-3 of the largest. Eigenvalues are squares of singular values, so this is 0.03 of the largest singular value, to which the
+other tolerances refer.
 """
 
 from thermocline.experiments import _claims

@@ -1,11 +1,11 @@
-"""Does heat help detection beside a well trained net? NECO's own recipe [benammar2024neco], cold and hot, eight detectors.
+"""Does heat help detection in a well trained net? NECO's own recipe [benammar2024neco], cold and hot, eight detectors.
 
-Its authors report 95.5 % (CIFAR-10) and 78.6 % (CIFAR-100) at T = 1, and NECO at 86.61 / 57.81 and 70.26 / 85.70
-(AUROC / FPR95, CIFAR-10 -> CIFAR-100 and back): what table 2 of [masarczyk2025softmax] calls the baseline is far below that.
-Every detector is at its authors' settings, and NECO also at its oracle, the number of axes that is best for the very images
-reported on, as its authors chose it; that heat helps is the claim put to each. Hot is T = 10: at T = 100
-a net got 4 % of its training images right in the 12 epochs of a trial. What the same nets say of table 1, at equal accuracy,
-was seen on their rows.
+Its authors report 95.5 % (CIFAR-10) and 78.6 % (CIFAR-100) at T = 1, and NECO at 86.61 / 57.81 and 70.26 / 85.70 (AUROC /
+FPR95, CIFAR-10 -> CIFAR-100 and back): what table 2 of [masarczyk2025softmax] calls the baseline is far below that. Every
+detector is at its authors' settings. NECO is also at its oracle, the number of axes that is best for the very images
+reported on, as its authors chose it. For each detector the claim tested is that heat helps. Hot is T = 10: at T = 100 a net
+got 4 % of its training images right in the 12 epochs of a trial. What the same nets show of table 1, at equal accuracy, was
+found on their rows.
 """
 
 from thermocline.experiments import _claims

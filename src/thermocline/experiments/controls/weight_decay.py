@@ -1,4 +1,4 @@
-"""Does weight decay make the effect, or hide it? Decay 0, 1e-4 and 5e-4, cold and hot, on built-in data."""
+"""Does weight decay cause the effect, or hide it? Decay 0, 1e-4 and 5e-4, cold and hot, on built-in data."""
 
 from thermocline.experiments import _claims, _runes
 

@@ -1,4 +1,4 @@
-"""Does weight decay make the effect, or hide it? Decay 0, 1e-4 and 5e-4, cold and hot, ResNet-18 on CIFAR-100."""
+"""Does weight decay cause the effect, or hide it? Decay 0, 1e-4 and 5e-4, cold and hot, ResNet-18 on CIFAR-100."""
 
 from thermocline.experiments import _claims
 from thermocline.experiments.table1 import cifar100_resnet18

@@ -1,10 +1,11 @@
 """When in training does heat act? The same temperatures in two orders: from T = 500 down to 1, and from 1 up to 500.
 
-[masarczyk2025softmax] explains what heat does by how training starts: logits that are too small must grow first. If so, nets
-that start hot and end cold should be like hot ones, and nets that start cold and end hot like cold ones. T follows a cosine, so
-that both orders have the same temperatures, each for as long, while the learning rate falls; a third way stays cold for half of
-training and then jumps. (The jump down is no arm: logits grown at T = 500 are 500 times too large at T = 1, and training
-diverged in a trial.) The learning rate moves the OOD drop too, so cold and cold to hot are there at half of it as well.
+[masarczyk2025softmax] explains the effect of heat by how training starts: logits that are too small must grow first. If so,
+nets that start hot and end cold should be like hot ones, and nets that start cold and end hot like cold ones. T follows a
+cosine while the learning rate falls, so that both orders have the same temperatures, each for as long. A third way stays
+cold for half of training and then jumps. (The jump down is not an arm: logits grown at T = 500 are 500 times too large at T
+= 1, and training diverged in a trial.) The learning rate moves the OOD drop too, so cold and cold to hot are also run at
+half of it.
 """
 
 from dataclasses import replace

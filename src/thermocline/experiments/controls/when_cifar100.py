@@ -1,6 +1,6 @@
 """When in training does heat act? T from 100 down to 1 and from 1 up to 100, on the ResNet-18 of table 1 and CIFAR-100.
 
-Beside controls/when, which has built-in data. Written down before any of its own runs was made.
+The same question as controls/when, which has built-in data. Written down before any of its own runs was made.
 """
 
 from thermocline.experiments import _claims, _recipes

@@ -1,7 +1,7 @@
 """Where in a net does heat cost transfer? Probes of SVHN over the first half of the layers and over the second, on CIFAR.
 
 Beyond the paper, and found on the rows that it is judged by: seen on a ResNet-34, then asked of every net of tables 1 and 3.
-controls/where-svhn asks it of other nets, by three probes.
+controls/where-svhn asks the same of other nets, by three probes.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Where in a net does heat cost transfer? As controls/where-svhn, for a CPU: a narrow ResNet-20 on SVHN, at T = 1 and 10.
 
-Probed for CIFAR-10 by three probes. Written down before these runs, and after one trial, at seed 99, in which all nine claims
-were seen.
+Probed for CIFAR-10 by three probes. Written down before these runs, but after one trial, at seed 99, which had shown all
+nine claims.
 """
 
 from thermocline.experiments import _claims

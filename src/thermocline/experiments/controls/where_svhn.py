@@ -1,8 +1,8 @@
 """Where in a net does heat cost transfer? As controls/where, with a ResNet-18 trained on SVHN and probed for both CIFARs.
 
-controls/where was found on its own rows, by one probe, whose penalty hides directions of little variance. Here three read the
-same nets: that one, one with next to no penalty, and one trained on standardised outputs. Written down before any of these runs
-was made.
+controls/where was found on its own rows, by one probe, whose penalty hides directions of little variance. Here three probes
+read the same nets: that one, one with next to no penalty, and one trained on standardised outputs. Written down before any
+of these runs was made.
 """
 
 from thermocline.experiments import _claims, _recipes

@@ -1,9 +1,9 @@
-"""What parts the classes that a hot net left at one point? ResNet-18 on SVHN, T = 100, with one thing changed at a time.
+"""What separates the classes that a hot net left at one point? ResNet-18 on SVHN, T = 100, one thing changed at a time.
 
-In each of three seeds of controls/where-svhn digits 0, 6, 8 and 9 ended where the logits are zero, at 80 % of training images.
-Decay is known to merge rare classes [fang2021minority], and T is a head with T^2 times the decay; training may also have been
-too short, or too hot. Features and rows of the head that are zero give each other no gradient: if that is why, more epochs do
-not help. Written down before any of its own runs was made.
+In each of three seeds of controls/where-svhn digits 0, 6, 8 and 9 ended where the logits are zero, at 80 % of training
+images. Decay is known to merge rare classes [fang2021minority], and T acts as a head with T^2 times the decay; training may
+also have been too short, or too hot. Features and rows of the head that are both zero give each other no gradient: if that
+is why, more epochs do not help. Written down before any of its own runs was made.
 """
 
 from thermocline.experiments import _claims

@@ -1,4 +1,4 @@
-"""Table 1, CIFAR-100 / ResNet-18 [masarczyk2025softmax]: heat costs rank, depth and OOD accuracy."""
+"""Table 1, CIFAR-100 / ResNet-18 [masarczyk2025softmax]: heat lowers rank, effective depth and OOD accuracy."""
 
 from thermocline.experiments import _claims, _recipes
 from thermocline.spec import Net

@@ -1,7 +1,7 @@
-"""Table 1, ImageNet-100 / ResNet-34 [masarczyk2025softmax]: heat costs rank, depth and OOD accuracy.
+"""Table 1, ImageNet-100 / ResNet-34 [masarczyk2025softmax]: heat lowers rank, effective depth and OOD accuracy.
 
-Which other data the paper takes here is not known; ours are CIFAR-10 at the net's own size. The images must fit the card's
-memory: thermocline keeps them there.
+Which other data the paper uses here is not known; ours are CIFAR-10 at the net's own size. The images must fit into the
+card's memory, where thermocline keeps them.
 """
 
 from thermocline.experiments import _claims, _recipes

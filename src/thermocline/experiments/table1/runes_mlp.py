@@ -1,6 +1,7 @@
-"""Table 1 in small: an MLP on built-in data, on a CPU. Heat costs rank, depth and OOD accuracy [masarczyk2025softmax].
+"""Table 1 in small: an MLP on built-in data, on a CPU. Heat lowers rank, depth and OOD accuracy [masarczyk2025softmax].
 
-Its recipe was found by trying several on these data, at seed 0: it shows that the effect can be had, and how large it is then.
+Its recipe was found by trying several on these data, at seed 0: it shows that the effect can be had, and how large it then
+is.
 """
 
 from thermocline.experiments import _claims, _runes

@@ -1,7 +1,7 @@
-"""Table 3, CIFAR-10 / VGG-19 [masarczyk2025softmax]: collapsed at T = 1 already, so that heat changes little.
+"""Table 3, CIFAR-10 / VGG-19 [masarczyk2025softmax]: already collapsed at T = 1, so that heat changes little.
 
-Of a VGG-19 the paper says neither whether it is normalised nor how it starts. Ours has batch normalisation, without which it
-did not begin to learn at this rate in a trial, and torch's initialisation, from which its logits start small.
+The paper says neither whether its VGG-19 is normalised nor how it is initialised. Ours has batch normalisation, without
+which it did not begin to learn at this rate in a trial, and torch's initialisation, from which its logits start small.
 """
 
 from thermocline.experiments import _claims, _recipes

@@ -33,8 +33,8 @@ RULE = (
     "**Undecided**: anything else, and every claim with fewer than three shared seeds that is not exact.",
     "Where printed numbers differ by no more than the margin, the claim is that the quantity stays.",
     "Where only a direction is claimed, it is enough that the interval excludes 0. For ranks counted in other ways than in"
-    " table 1 it must exclude a change of one, which the direction that all classes share can make; an interval that does"
-    " not exceed one does not hold. This margin was set after the rows of controls/rank-threshold had been seen.",
+    " table 1 it must exclude a change of one, which the direction that all classes share can make; if the interval does"
+    " not exceed one, the claim does not hold. This margin was set after the rows of controls/rank-threshold had been seen.",
     "Distances from neural collapse (NC1 to NC3) lie above 0 and span decades. Their means and intervals are those of the"
     " logarithm, and arms are compared by their ratio. This was settled after the rows of a ResNet-18 on CIFAR-100 existed,"
     " whose differences decided nothing, and before two of three seeds of a ResNet-34 did.",

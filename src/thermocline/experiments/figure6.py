@@ -1,4 +1,4 @@
-"""Figure 6 [masarczyk2025softmax]: a softmax raises low-rank logits to a far higher rank, which falls again at large scales.
+"""Figure 6 [masarczyk2025softmax]: a softmax raises low-rank logits to a far higher rank. It falls again at large scales.
 
 Logits are s A B^T of 100 x 100, with entries of A and B uniform on (-1, 1) and k columns each; rank is at 1e-3 of the
 features. The numbers beside ours are derived, as the figure prints none. That the rank falls again as s grows is not in the

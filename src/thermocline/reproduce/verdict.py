@@ -198,7 +198,7 @@ def _moves(claim: Claim, d: Interval) -> Verdict:
             odds = "" if claim.exact else _chance(d)
             return Verdict(HOLDS, f"{100 * d.mean / size:.0f} % of {known}" if size else f"the direction is clear{odds}")
         return Verdict(DIRECTION, f"{100 * d.mean / size:.0f} % of {known}")
-    so_far = ", and so far it is the other way" if d.mean < 0 else ""
+    so_far = ", and so far the difference is the other way" if d.mean < 0 else ""
     small = f"; it excludes half {known}" if d.high < size / 2 else ""
     edge = "1" if claim.quantity.factors else f"{least:.3g}"  # a factor of 1
     return Verdict(UNDECIDED, f"the interval includes {edge}{so_far}{small}; {_more(d, least)}")
@@ -241,8 +241,8 @@ def _more(d: Interval, target: float) -> str:
     spread = (d.high - d.mean) * math.sqrt(d.count) / student(d.count)
     for count in range(d.count + 1, MOST + 1):
         if student(count) * spread / math.sqrt(count) < abs(d.mean - target):
-            return f"at this spread it takes about {_count(count - d.count, 'seed')} more to tell"
-    return f"at this spread it takes over {MOST} seeds to tell"
+            return f"at this spread it would take about {_count(count - d.count, 'more seed')} to tell"
+    return f"at this spread it would take over {MOST} seeds to tell"
 
 
 def _lacking(claim: Claim, values: Sequence[Mapping[int, float]]) -> str:

@@ -19,10 +19,10 @@ COPIES = {  # what a fingerprint of images and labels stands for, where it is kn
     "48b756871254": "JPEG copy", "077bfc62c782": "JPEG copy",
 }  # fmt: skip
 REDUCED = {
-    "value": "", "start": ", first step", "growth": ", last step over first", "lowest": ", least of all steps after the first",
+    "value": "", "start": ", first step", "growth": ", last step over first", "lowest": ", lowest of all steps after the first",
     "layers": ", mean over layers", "first half": ", mean over the first half of the layers",
     "second half": ", mean over the second half of the layers", "best layer": ", best layer", "last layer": ", last layer",
-    "drop before the last": ", what the layer before the last has lost of the best, as a share",
+    "drop before the last": ", lost at the layer before the last, as a share of the best layer's",
 }  # fmt: skip
 
 

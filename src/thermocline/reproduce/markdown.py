@@ -41,7 +41,7 @@ GROUPS = {
     "prop": "Propositions",
     "compression": "Compression",
     "appendix": "Appendix",
-    "controls": "Controls that reviewers asked for",
+    "controls": "Controls, of reviewers and of ours",
     "retrieval": ATTENTION,
     "dispersion": ATTENTION,
     "beta-fit": ATTENTION,

@@ -351,7 +351,8 @@ def add_gram(total: Tensor, rows: Tensor) -> None:
         total.addmm_(rows.T, rows)
     elif width <= NARROW and torch.get_num_threads() == 1:
         # A matrix times itself is a SYRK to numpy. It has threads of its own, and two pools of them slow each other down.
-        total += torch.from_numpy(np.dot(rows.T.numpy(), rows.numpy()))
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is the reader's to find, as it is in torch
+            total += torch.from_numpy(np.dot(rows.T.numpy(), rows.numpy()))
     else:
         for start in range(0, width, STRIP):
             stop = min(start + STRIP, width)

@@ -13,7 +13,8 @@ from torch import Tensor
 from thermocline.moments import Moments, add_gram, reals, require_finite
 
 FEW = 512  # rows that give the order of magnitude of a feature
-ROUNDING = 3e-8  # by how much float32 products get a correlation wrong, typically
+ROWS = 2048  # multiplied in float32 at a time: they stay in cache, and sums that are short err less
+ROUNDING = 5e-8  # by how much float32 products get a correlation wrong where whole samples repeat; elsewhere by 2e-8 or less
 
 
 def scales(variance: Float[Tensor, "d"], mean: Float[Tensor, "d"], *, count: int) -> Float[Tensor, "d"]:
@@ -73,19 +74,31 @@ def divide(
     return axes[:, :count], axes[:, count:]
 
 
-def settled(variance: Float[Tensor, "d"], dim: int | float) -> bool:
-    """Whether a rounding of correlations to float32 leaves the span of the first axes alone: a cut between equals does not.
+def settled(
+    variance: Float[Tensor, "d"], axes: Float[Tensor, "d d"], std: Float[Tensor, "d"], dim: int | float, *, residual: bool
+) -> bool:
+    """Whether the rounding of `standard_moments` leaves the span of the first axes alone: a cut between equals does not.
 
-        2 r sqrt(sum_{a <= k < b} 1 / (v_a - v_b)^2) / d <= 1e-6      by how much ||P z||^2 / ||z||^2 moves, to first order
+        t_ab = r w_a w_b / (v_a - v_b),   w_a^2 = sum_i (std_i u_ia)^2,   a <= k < b
+        2 sqrt(sum_ab (t_ab z_a z_b)^2) <= 1.5e-6 ||z||^2,   or, for a `residual`, 3e-6 ||(1 - P) z||^2
 
-    For z of no direction in particular, and r the rounding. Nor may rounding change how many axes reach a fraction.
+    On the left is by how much ||P z||^2 moves, to first order, where correlations are off by r: asked of z of no direction
+    in particular, z_a = 1, and of z like what was fitted to, z_a^2 = v_a. Rounding may not change how many axes reach a
+    fraction either, and of a residual next to nothing there is no relative error to promise.
 
-    >>> settled(torch.tensor([1.0, 1.0, 1e-3, 0.9e-3]).double(), 2), settled(torch.tensor([1.0, 1.0, 1e-3]).double(), 1)
-    (True, False)
+    >>> variance, axes, std = torch.tensor([1.0, 1.0, 0.1]).double(), torch.eye(3).double(), torch.ones(3).double()
+    >>> [settled(variance, axes, std, dim, residual=True) for dim in (1, 2)]
+    [False, True]
     """
     count, share = leading(variance, dim), variance.cumsum(0) / variance.sum()
-    moved = 2 * ROUNDING * (variance[:count, None] - variance[count:]).reciprocal().norm() / len(variance)
-    return bool(moved <= 1e-6) and (isinstance(dim, int) or bool((share - dim).abs().min() > 1e-6))
+    width = ROUNDING * (std.square() @ axes.square())
+    turned = torch.outer(width[:count], width[count:]) / (variance[:count, None] - variance[count:]).square()
+    for z in (torch.ones_like(variance), variance):  # squared
+        whole, rest = z.sum(), z[count:].sum()
+        moved, most = 2 * (z[:count] @ turned @ z[count:]).sqrt(), 3e-6 * rest if residual else 1.5e-6 * whole
+        if not moved <= most or (residual and rest <= 1e-4 * whole):
+            return False
+    return isinstance(dim, int) or bool((share - dim).abs().min() > 1e-5)
 
 
 def principal(spread: Float[Tensor, "d d"]) -> tuple[Float[Tensor, "d"], Float[Tensor, "d d"]]:
@@ -127,39 +140,63 @@ def divided(
     return (part, rest) if main else (rest, part)
 
 
+def roughly(x: Float[Tensor, "n d"]) -> bool:
+    """Whether to try products in float32: they save time on a matrix both long and wide, whose roundings average out too.
+
+    Autocast and GPUs may use fewer bits; and numbers of few bits are all rounded to one side, which does not average out.
+    """
+    plain = x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    return plain and len(x) > 4 * ROWS and x.shape[1] >= 64
+
+
 def standard_moments(x: Float[Tensor, "n d"]) -> Moments:
-    """`Moments.of` in half the time, for those who go on to standardise: float32 on a CPU is multiplied in float32.
+    """`Moments.of` in half the time, by products in float32: good for main axes that are `settled`, not for small variances.
 
     Each feature is first brought to about its own mean and scale, so that a product errs by 1e-7 of two standard deviations,
-    whatever the mean; products are summed in float64. No good for small singular values: see `settled`.
+    whatever the mean; products are summed in float64.
 
     >>> standard_moments(torch.tensor([[100.0], [100.5], [101.0]])).covariance(ddof=1)
     tensor([[0.2500]], dtype=torch.float64)
     """
-    if x.dtype != torch.float32 or x.device.type != "cpu":
-        # A GPU may use fewer bits still, and numbers of few bits are all rounded to one side, which does not average out.
-        raise ValueError(f"there is nothing to be gained on {x.dtype} on {x.device}")
     x = x.detach()
     some = x[:: math.ceil(len(x) / FEW)]
-    # Rough is enough: x - centre is rounded to 1e-7 of itself, and what is left of the mean is taken off in float64.
-    centre = some.mean(0)
-    # On a constant feature no rounding may be left, or it would look like one that varies.
-    centre = some[0].where((some[0] - centre).abs() <= 1e-6 * centre.abs(), centre)
-    largest = (some - centre).abs().amax(0)
-    scale = torch.ldexp(torch.ones_like(largest), -torch.frexp(largest).exponent.clamp(-100, 100))
-    rows = 2048  # stays in cache, and sums that are short in float32 err less
-    offset = -centre * scale
-    moments, total = Moments(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.float64)
-    buffer, ones = torch.empty(min(rows, len(x)), x.shape[1]), torch.ones(min(rows, len(x)))
-    for part in x.split(rows):
-        # (x - centre) scale, as written: a product with a power of 2 rounds nothing.
-        y = torch.addcmul(offset, part, scale, out=buffer[: len(part)])
-        total += ones[: len(part)] @ y
-        add_gram(moments.scatter, y)
-    shift, wide = total / len(x), scale.double()
-    moments.count, moments.mean = len(x), centre.double() + shift / wide
+    least = some.amin(0)
+    above = some - least
+    scale = torch.ldexp(torch.ones_like(least), -torch.frexp(above.amax(0)).exponent.clamp(-100, 100))
+    # Means in 6 bits, counted from the least value: one that many samples share, as 0 behind a ReLU, has products whose sums
+    # are exact, where rounding would be to the same side each time; and a constant feature stays constant.
+    centre = (above.mean(0) * scale * 64).round() / 64
+    moments, buffer = Moments(x.shape[1]), torch.empty(min(ROWS, len(x)), x.shape[1])
+    for part in x.split(ROWS):
+        moments.mean += part.sum(0, dtype=torch.float64)
+        y = torch.sub(part, least, out=buffer[: len(part)])
+        add_gram(moments.scatter, torch.addcmul(-centre, y, scale, out=y))
+    moments.count, moments.mean = len(x), moments.mean / len(x)
+    wide = scale.double()
+    # What is left of the mean is taken off in float64.
+    shift = (moments.mean - least) * wide - centre
     moments.scatter.addr_(shift, shift, alpha=-len(x)).div_(torch.outer(wide, wide))
     return moments
+
+
+def rough_residual(
+    x: Float[Tensor, "n d"], origin: Float[Tensor, "d"], others: Float[Tensor, "d rest"]
+) -> Float[Tensor, ""] | None:
+    """sum ||(1 - P)(x - o)|| by products in float32, or None where float64 is needed.
+
+    Rounding moves a residual by about 1e-7 (||x|| + ||o||), to either side: the residual must be a hundredth of that or more.
+
+    >>> rough_residual(torch.tensor([[3.0, 4.0]]), torch.zeros(2).double(), torch.eye(2)[:, 1:].double())
+    tensor(4., dtype=torch.float64)
+    """
+    turn, offset = others.T.float(), -(others.T @ origin).float()[:, None]
+    residual, size = torch.zeros(2, dtype=torch.float64)
+    for part in x.detach().split(ROWS):
+        residual += torch.addmm(offset, turn, part.T).square_().sum(0).sqrt_().sum()
+        size += part.norm(dim=1).sum()
+    # Squares of what is much larger or smaller than 1 may not be numbers of float32.
+    fits = 1e-15 * len(x) < residual < 1e15
+    return residual if fits and residual > 0.01 * (size + len(x) * origin.norm()) else None
 
 
 def head(weight: Any, bias: Any) -> tuple[Float[Tensor, "c d"], Any]:

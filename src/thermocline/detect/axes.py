@@ -166,15 +166,16 @@ def standard_moments(x: Float[Tensor, "n d"]) -> Moments:
     # Means in 6 bits, counted from the least value: one that many samples share, as 0 behind a ReLU, has products whose sums
     # are exact, where rounding would be to the same side each time; and a constant feature stays constant.
     centre = (above.mean(0) * scale * 64).round() / 64
-    moments, buffer = Moments(x.shape[1]), torch.empty(min(ROWS, len(x)), x.shape[1])
+    moments, total = Moments(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.float64)
+    buffer = torch.empty(min(ROWS, len(x)), x.shape[1])
     for part in x.split(ROWS):
-        moments.mean += part.sum(0, dtype=torch.float64)
         y = torch.sub(part, least, out=buffer[: len(part)])
-        add_gram(moments.scatter, torch.addcmul(-centre, y, scale, out=y))
-    moments.count, moments.mean = len(x), moments.mean / len(x)
-    wide = scale.double()
+        torch.addcmul(-centre, y, scale, out=y)
+        total += y.sum(0)
+        add_gram(moments.scatter, y)
+    shift, wide = total / len(x), scale.double()
     # What is left of the mean is taken off in float64.
-    shift = (moments.mean - least) * wide - centre
+    moments.count, moments.mean = len(x), least + (centre + shift) / wide
     moments.scatter.addr_(shift, shift, alpha=-len(x)).div_(torch.outer(wide, wide))
     return moments
 

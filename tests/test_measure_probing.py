@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from thermocline import measure, nets, probes, record
 from thermocline.measure import collect, probing, source
-from thermocline.measure.collect import Spread
+from thermocline.measure.spread import Spread
 from thermocline.record import Row
 from thermocline.spec import InputError, Net
 

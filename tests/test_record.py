@@ -1,6 +1,7 @@
 """Rows survive a kill at any byte, are never doubled, and damage is said."""
 
 import contextlib
+import json
 import multiprocessing
 import resource
 import shutil
@@ -296,3 +297,45 @@ def test_json_of_another_kind_is_damage(tmp_path: Path, file: str) -> None:
         record.load_run(tmp_path / "run")
     with pytest.raises(InputError, match="it holds a list"), record.open_run(tmp_path / "run", Run()) as opened:
         opened.provenance()
+
+
+EDITED = {  # what a hand may have made of a provenance
+    "guessing": "a fifth", "wall_seconds": True, "versions": "2", "hardware": ["cpu"], "data": {"train": 5}, "classes": "abc",
+    "notes": {"a": "b"}, "sessions": [5], "commit": 5, "stopped": ["no"], "measures": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_an_edited_provenance_is_named_with_what_is_wrong(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a"
+    with open_run(path, RUN) as log:
+        log.append(0, [Row("train", "", 0, "", "loss", "", 1.0)])
+        log.describe({"guessing": 0.1})
+    file = path / "provenance.json"
+    file.write_text(json.dumps({"guessing": 0.1, name: EDITED[name]}))
+    line = rf"^[^\n]*provenance\.json is damaged or was edited: {name} should be [^\n]*, and is [^\n]*$"
+    with pytest.raises(InputError, match=line):
+        record.load_run(path)
+    with open_run(path, RUN) as opened, pytest.raises(InputError, match="provenance"):
+        opened.provenance()
+    if name == "stopped":
+        with pytest.raises(InputError, match="provenance"):
+            record.stopped(path)
+
+
+def test_what_a_provenance_does_not_know_is_left_out(tmp_path: Path) -> None:
+    with open_run(tmp_path / "a", RUN) as log:
+        log.describe({"commit": None, "classes": None, "of mine": 5})
+    assert record.load_run(tmp_path / "a").provenance == {"of mine": 5}
+
+
+@pytest.mark.parametrize("value", [10**400, [[]], None, "x"], ids=["huge", "lists", "null", "text"])
+def test_an_edited_spec_is_named(tmp_path: Path, value: object) -> None:
+    with open_run(tmp_path / "a", RUN):
+        pass
+    file = tmp_path / "a" / "spec.json"
+    kept = json.loads(file.read_text())
+    for edited in ({**kept, "train": value}, {**kept, "train": {**kept["train"], "temperature": value}}):
+        file.write_text(json.dumps(edited))
+        with pytest.raises(InputError, match=r"spec\.json cannot be read as a spec of this version"):
+            record.load_run(tmp_path / "a")

@@ -1,5 +1,6 @@
 """One path from a spec to rows: golden numbers, kill and resume, sweeps."""
 
+import contextlib
 import math
 import os
 import signal
@@ -237,6 +238,46 @@ def test_a_worker_that_is_killed_is_said_and_the_others_finish(tmp_path: Path) -
     assert sum(record.load_run(path).finished for path in begun) == 1
     run.sweep(runs, tmp_path, device="cpu")
     assert all(record.load_run(tmp_path / one.name).finished for one in runs)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc to see processes")
+def test_processes_of_a_sweep_that_was_killed_end_and_their_runs_can_go_on(tmp_path: Path) -> None:
+    """In the middle of many steps that they would report nothing of."""
+    script = f"""
+from thermocline import run, spec
+from thermocline.spec import Data, Net, Run, Train
+for event in run.follow_all(spec.grid({TINY!r}, {{"train.temperature": [1, 50], "train.epochs": [10**7]}}), "runs", jobs=2):
+    print(event.phase, flush=True)
+"""
+    sweep = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert sweep.stdout is not None
+    phases = []
+    while phases.count("training") < 2:
+        phases.append(sweep.stdout.readline().strip())
+        assert phases[-1], "it ended by itself"
+    workers = Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children").read_text().split()
+    assert len(workers) == 2
+    sweep.kill()
+    sweep.wait()
+    sweep.stdout.close()
+    try:
+        for path in (tmp_path / "runs").iterdir():
+            _wait_for(path)
+            with record.open_run(path, record.load_run(path).spec) as log:
+                assert log.recorded(0)
+    finally:
+        for one in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(one), signal.SIGKILL)
+
+
+def _wait_for(path: Path) -> None:
+    """Until nobody holds a run directory, or for longer than anyone should."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        with contextlib.suppress(record.Busy), record.open_run(path, record.load_run(path).spec):
+            return
+        time.sleep(0.01)
 
 
 def test_a_sweep_needs_no_main_guard(tmp_path: Path) -> None:

@@ -187,3 +187,20 @@ def test_rows_of_a_transposed_cache_and_gradients() -> None:
         adaptive_attention(q.clone().requires_grad_(), q, q, causal=True, backend="triton")
     assert attention.backend_for(q.clone().requires_grad_(), q, q).backend == "reference"
     assert not math.isnan(float(adaptive_attention(q, q, q, causal=True).sum()))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("part", ["q", "k"])
+def test_a_row_that_sees_nan_or_infinity_is_nan(part: str, bad: float) -> None:
+    """Of hidden keys statistics know nothing; the output is for torch's kernels to make, of decoding for ours."""
+    shown = {"q": draw(1, 2, 3, 16, seed=1), "k": draw(1, 2, 40, 16, seed=2)}
+    v = draw(1, 2, 40, 16, seed=3)
+    shown[part][0, 1, 1 if part == "q" else 38] = bad  # the last key but one, which queries 1 and 2 see
+    _, expected = defined(shown["q"], shown["k"], v, causal=True, window=None, rule=PUBLISHED)
+    call = checked(shown["q"], shown["k"], v, causal=True, scale=None, mask=None, window=None)
+    got = backend.decode(call, PUBLISHED.form, splits=2, block=(16, 4, 1))
+    _, entropy, beta = backend.statistics(call, PUBLISHED.form, block=(16, 16, 4, 1))
+    assert expected.entropy.isnan().sum() == (1 if part == "q" else 2)
+    for number in (got.entropy, got.beta, entropy, beta):
+        assert torch.equal(number.isnan(), expected.entropy.isnan())
+    assert torch.equal(got.out.isnan().all(-1), expected.entropy.isnan())

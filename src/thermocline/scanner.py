@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from thermocline import measure, provenance, record, report
 from thermocline.data import Split
 from thermocline.measure import source
-from thermocline.measure.collect import Spread
 from thermocline.measure.detecting import left_out
+from thermocline.measure.spread import Spread
 from thermocline.nets import Tap, find_taps, named_taps
 from thermocline.spec import Data, InputError, Net, Probe, Run, Train
 

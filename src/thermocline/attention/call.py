@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -67,6 +67,24 @@ class Call:
             return (counted[..., stop] - counted[..., start]).to(dtype)
         counts = (visible(self, rows) & part(seen, rows, ALL) for rows in blocks(self, 2**22 // seen[:, :, 0, 0].numel()))
         return torch.cat([some.sum(-1) for some in counts], -1).to(dtype)
+
+    def seen_of(self, keys: Bool[Tensor, "b g s"]) -> Bool[Tensor, "b h q"]:
+        """Whether each query sees one of some keys.
+
+        >>> one = torch.zeros(1, 1, 3, 1)
+        >>> call = checked(one, one, one, causal=True, scale=None, mask=None, window=2)
+        >>> call.seen_of(torch.tensor([[[True, False, False]]]))
+        tensor([[[ True,  True, False]]])
+        """
+        some = keys.repeat_interleave(self.q.shape[1] // self.k.shape[1], 1)[:, :, None]
+        seen = self.mask if self.bias is None else self.bias > -math.inf
+        return replace(self, mask=some if seen is None else some & seen, bias=None).lengths > 0
+
+    @property
+    def finite(self) -> bool:
+        """Whether all that attention reads is finite; in doubt, where sums overflow, not. To know is to wait for a GPU."""
+        parts = (x.detach().sum(dtype=torch.promote_types(x.dtype, torch.float32)) for x in (self.q, self.k, self.v))
+        return bool(torch.stack(list(parts)).isfinite().all())
 
 
 def checked(

@@ -76,8 +76,10 @@ def adaptive_attention(
     k and v may have fewer heads, which groups of heads of q share. `scale=None` is 1 / sqrt(d). The last query stands beside
     the last key: with `causal` it sees all of them, as in decoding with a cache. `window` w leaves the w nearest keys up to
     a query's own position, and where not causal as many ahead. `mask` broadcasts to (b, h, q, s) and is boolean, True for
-    seen, or added to the logits before beta, where -1e8 or less hides; a mask of padding is `keep[:, None, None, :]`. Rows
-    that see nothing are zeros.
+    seen, or added to the logits before beta, where -1e8 or less hides; a mask of padding is `keep[:, None, None, :]`.
+
+    A row that sees nothing is zeros, one that sees NaN or infinity in q, k or v is NaN, and what a row does not see never
+    matters to it, except that on CUDA kernels want hidden keys and values to be finite.
 
     `rule` is a rule, one's own included, or the name of one (`attention.rules.NAMES`). `backend` is "triton" (kernels for
     NVIDIA GPUs, halves, no masks, exact entropies, O(n) memory, no gradients), "sdpa" (stock attention, CPU and CUDA, O(n)

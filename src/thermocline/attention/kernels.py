@@ -17,12 +17,13 @@ import triton.language as tl
 
 LN2: tl.constexpr = tl.constexpr(0.6931471805599453)
 NOTHING: tl.constexpr = tl.constexpr(float("-inf"))
+ALL: tl.constexpr = tl.constexpr(tl.PropagateNan.ALL)  # a NaN stays one: by itself the larger of it and 0 is 0
 
 
 @triton.jit
 def _entropy(mass, tilt):
     some = tl.where(mass > 0, mass, 1.0)
-    return tl.maximum(LN2 * (tl.log2(some) - tilt / some), 0.0)
+    return tl.maximum(LN2 * (tl.log2(some) - tilt / some), 0.0, propagate_nan=ALL)
 
 
 @triton.jit
@@ -37,8 +38,8 @@ def _beta(entropy, n, TABLE: tl.constexpr, COLUMNS: tl.constexpr, BOUNDS: tl.con
         value = value * entropy + inner
     if EXP:
         value = tl.exp2(value / LN2)
-    value = tl.minimum(tl.maximum(value, BOUNDS[1]), BOUNDS[2])
-    return tl.where(entropy > BOUNDS[0], value, 1.0)
+    value = tl.minimum(tl.maximum(value, BOUNDS[1], propagate_nan=ALL), BOUNDS[2], propagate_nan=ALL)
+    return tl.where(entropy <= BOUNDS[0], 1.0, value)
 
 
 @triton.jit
@@ -130,7 +131,7 @@ def statistics(
     entropy = _entropy(mass, tilt)
     beta = _beta(entropy, _count(at, keys, CAUSAL, WINDOW), TABLE, COLUMNS, BOUNDS, EXP)
     if q.dtype == tl.float16:  # which beta q must fit
-        beta = tl.minimum(beta, 65504.0 / tl.maximum(tl.max(tl.abs(q.to(tl.float32)), 1), 1.0))
+        beta = tl.minimum(beta, 65504.0 / tl.maximum(tl.max(tl.abs(q.to(tl.float32)), 1), 1.0), propagate_nan=ALL)
     found = tl.program_id(1).to(tl.int64) * queries + row
     tl.store(ENTROPY + found, entropy, mask=row < queries)
     tl.store(BETA + found, beta, mask=row < queries)
@@ -225,7 +226,7 @@ def mixtures(
         j = begin + column
         x = tl.load(kept + j[None, :], mask=(j < stop)[None, :] & real[:, None], other=NOTHING)
         v = tl.load(place + j[:, None].to(tl.int64) * v_row, mask=(j < stop)[:, None] & (dim < E)[None, :], other=0.0)
-        p = tl.where(x > NOTHING, tl.exp2(beta[:, None] * (x - top[:, None])), 0.0)
+        p = tl.where(x == NOTHING, 0.0, tl.exp2(beta[:, None] * (x - top[:, None])))
         total += tl.sum(p, 1)
         mixed = tl.dot(p.to(v.dtype), v, mixed)
     part = (pair * splits + split).to(tl.int64) * BM + row

@@ -11,7 +11,7 @@ from torch.nn import functional
 from thermocline.attention import stock
 from thermocline.attention.call import Call
 from thermocline.attention.entropies import entropies
-from thermocline.attention.reference import Attended
+from thermocline.attention.reference import Attended, apart
 from thermocline.attention.rules import Rule
 
 
@@ -47,6 +47,13 @@ def attend(call: Call, rule: Rule) -> Attended:
     >>> attend(checked(q, torch.zeros(1, 1, 2, 2), v, causal=False, scale=None, mask=None, window=None), PUBLISHED).entropy
     tensor([[[0.6931]]])
     """
+    # On CUDA to look would be to wait.
+    if call.q.device.type != "cpu" or call.finite:
+        return _attend(call, rule)
+    return apart(call, lambda sound: _attend(sound, rule))
+
+
+def _attend(call: Call, rule: Rule) -> Attended:
     wide, n = even(call), call.lengths
     entropy = entropies(wide).masked_fill(n == 0, 0)
     beta = writable(rule(entropy, n.expand_as(entropy)), wide.q)

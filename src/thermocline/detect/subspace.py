@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from thermocline.detect import axes as shape
 from thermocline.detect.confidence import energy
 from thermocline.detect.inputs import Features, Labels, Logits, require_fitted, require_temperature, samples, training
 from thermocline.detect.metrics import auroc
-from thermocline.moments import Moments, matrix, require_finite, slices
+from thermocline.moments import Array, Moments, matrix, require_finite, slices
 
 
 @dataclass(eq=False)
@@ -75,23 +75,27 @@ class NECO:
 
 
 def neco_oracle(
-    fitted: NECO, id_features: Float[Tensor, "n d"], ood_features: Float[Tensor, "m d"]
+    train: Moments | Real[Array, "s d"], id_features: Real[Array, "n d"], ood_features: Real[Array, "m d"]
 ) -> tuple[int, Float[Tensor, ""]]:
     """The `dim` at which NECO tells these very samples apart best, and that AUROC: an ORACLE, never a result by itself.
 
         argmax_k AUROC(s_k(id), s_k(ood)),   the least such k                 [benammar2024neco]
 
-    The authors choose k on the pair they report on, so their numbers are upper bounds: report a fixed `dim` first, and
-    this one as what it is. No logit factor; which `dim` it was fitted with plays no part.
+    over every k that `fit` takes: axes along which training features, or their moments, vary, and not all there are. The
+    authors choose k on the pair they report on, so their numbers are upper bounds: report a fixed `dim` first, and this one
+    as what it is. No logit factor.
 
     >>> x = torch.tensor([[-2.0, 0.0], [2.0, 0.0], [0.0, -1.0], [0.0, 1.0]]) @ torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
-    >>> neco_oracle(NECO(dim=1).fit_moments(Moments.of(x)), x[:2], x[2:])
+    >>> neco_oracle(x, x[:2], x[2:])
     (1, tensor(1., dtype=torch.float64))
     """
-    require_fitted(fitted)
-    axes = torch.cat([fitted.axes, fitted.others], 1)
+    # Not from a fitted NECO: the quick products it may have learned from give its own axes, and not those after them.
+    moments = train if isinstance(train, Moments) else Moments.of(train)
+    mean, std, variance, axes = _standard(moments)
+    if not (most := min(shape.rank(variance), len(variance) - 1)):
+        raise ValueError(f"NECO takes some of the axes along which features vary, and these vary along {shape.rank(variance)}")
     inside, outside = matrix(id_features, "id_features"), matrix(ood_features, "ood_features")
-    inside, outside = (_energies(x, fitted.mean, fitted.std, axes) for x in (inside, outside))
+    inside, outside = (_energies(x, mean, std, axes)[:most] for x in (inside, outside))
     found = torch.stack([auroc(a, b) for a, b in zip(inside, outside)])
     best = int(found.argmax())
     return best + 1, found[best]

@@ -114,7 +114,7 @@ def logits_in(output: Any) -> Any:
 
 @contextlib.contextmanager
 def evaluating(net: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and float32 that is float32; afterwards each module, and torch, in the mode it had.
+    """Evaluation mode, and float32 that is float32; afterwards each module and its buffers, and torch, as they were.
 
     A GPU rounds what convolutions of float32 read to TF32, 10 bits: small singular values would be those of the rounding.
     A net compiled in place runs as it was written: compiled with our hooks in it, it might not be compiled without again.
@@ -123,12 +123,35 @@ def evaluating(net: nn.Module) -> Iterator[None]:
     matmul, cudnn = torch.backends.cuda.matmul, cast(Any, torch.backends.cudnn)
     before = matmul.allow_tf32, cudnn.allow_tf32
     compiled = any(module._compiled_call_impl is not None for module in modes)
-    net.eval()
-    matmul.allow_tf32 = cudnn.allow_tf32 = False
     try:
-        with torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext():
+        for module in modes:
+            module.training = False  # not by eval(), which nets override to change weights, as where LoRA merges its own
+        matmul.allow_tf32 = cudnn.allow_tf32 = False
+        with _buffers_kept(net), torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext():
             yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32 = before
         for module, mode in modes.items():
             module.training = mode
+
+
+@contextlib.contextmanager
+def _buffers_kept(net: nn.Module) -> Iterator[None]:
+    """Buffers that forward passes write to, as running means do that know no evaluation mode, have their values again after.
+
+    One that was put in place of another gives way to it, unless it has another shape: a cache that grew is read by its size.
+    """
+    modules = [module for module in net.modules() if not isinstance(module, torch.jit.ScriptModule)]  # those are refused
+    known = [(module._buffers, *named) for module in modules for named in module.named_buffers(recurse=False)]
+    kept = [(*one, one[2].detach().clone()) for one in known if one[2].layout == torch.strided]
+    try:
+        yield
+    finally:
+        with torch.inference_mode():  # in which tensors of either kind can be written
+            for buffers, name, buffer, value in kept:
+                now = buffers.get(name)
+                if now is None or now.shape != value.shape:
+                    continue
+                buffers[name] = buffer
+                if not torch.equal(buffer, value):
+                    buffer.copy_(value)

@@ -66,16 +66,15 @@ def neco_oracle(seen: Seen) -> Iterator[Row]:
 
     max_k AUROC(s_k),   s_k = ||P_k z|| / ||z||,   and that k                 [benammar2024neco]
     """
-    try:
-        fitted = detect.NECO(dim=1).fit_moments(seen.last.moments.all)
-    except ValueError:
-        return  # features that it cannot be fitted to
     for name in seen.ood:
         if not {"test", f"{name}/test"} <= seen.unseen.keys():
             continue
         inside, outside = (seen.unseen[split].some.values[0] for split in ("test", f"{name}/test"))
         inside = inside[source.some(collect.ORACLE, of=len(inside)).to(inside.device)]
-        dim, value = detect.neco_oracle(fitted, inside, outside)
+        try:
+            dim, value = detect.neco_oracle(seen.last.moments.all, inside, outside)
+        except ValueError:
+            return  # features that it cannot be fitted to
         for part, number in (("auroc", float(value)), ("dim", float(dim))):
             how = params(part=part, id=len(inside), ood=len(outside), **seen.last.subset)
             yield Row(f"{name}/test", seen.last.tap.path, len(seen.taps), seen.last.label, "neco_oracle", how, number)

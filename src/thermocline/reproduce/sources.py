@@ -135,7 +135,9 @@ class Shelf:
             return [], []
         try:
             rows = pq.read_table(file, schema=record.SCHEMA)
-            provenance = json.loads((folder / "provenance.json").read_text())
+            provenance = record.read_facts(folder / "provenance.json")
+        except InputError as error:
+            return [], [str(error).replace(f"{self.results}/", "")]
         except (pa.ArrowInvalid, OSError, ValueError) as error:
             return [], [f"{file.relative_to(self.results)} cannot be read ({str(error).splitlines()[0]})"]
         seeds = sorted(set(rows["seed"].to_pylist()))

@@ -133,7 +133,7 @@ def minutes(source: Source) -> str:
 def card(source: Source) -> str:
     """What it ran on."""
     hardware: Mapping[str, Any] = source.provenance.get("hardware", {})
-    return hardware.get("gpu") or hardware.get("cpu") or DASH
+    return str(hardware.get("gpu") or hardware.get("cpu") or DASH)
 
 
 def code(source: Source) -> str:

@@ -249,8 +249,8 @@ def _describe(what: spec.Run, log: record.Record, device: torch.device, splits: 
         if prints.get(name) != fingerprint:
             raise InputError(f"{log.path} was begun with other {name} images than are there now; choose another directory")
     session = provenance.session(device, processes)
-    first = known.get("sessions", [session])[0]
-    if any(session[fact] != first[fact] for fact in ("device", "hardware", "versions")):
+    first = (known.get("sessions") or [session])[0]
+    if any(session[fact] != first.get(fact) for fact in ("device", "hardware", "versions")):
         warnings.warn(f"{log.path} was begun on another machine or version: its numbers are a mixture", stacklevel=2)
     facts = {"seed": what.seed, "guessing": splits["train"].guessing, "data": prints}
     facts |= {"sessions": [*known.get("sessions", []), session]}

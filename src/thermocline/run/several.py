@@ -7,6 +7,7 @@ import os
 import selectors
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -113,14 +114,17 @@ def _side_by_side(places: Mapping[Path, spec.Run], jobs: int, options: Mapping[s
                     continue
                 working.unregister(process.stdout)
                 process.stdout.close()
-                if process.wait():
-                    yield from _failed(what, spec.Failure(f"the process of {what.name} died, exit code {process.returncode}"))
+                code = process.wait()
+                process.stdin.close()
+                if code:
+                    yield from _failed(what, spec.Failure(f"the process of {what.name} died, exit code {code}"))
     finally:
         for key in list(working.get_map().values()):
             process = key.data[1]
             process.terminate()
             process.wait()
             process.stdout.close()
+            process.stdin.close()
         working.close()
 
 
@@ -143,14 +147,14 @@ def _start(what: spec.Run, place: Path, jobs: int, options: Mapping[str, Any]) -
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )
-    with process.stdin as stream:  # pyright: ignore[reportOptionalContextManager]
-        stream.write(json.dumps(order).encode())
-    return process
+    process.stdin.write(json.dumps(order).encode() + b"\n")  # pyright: ignore[reportOptionalMemberAccess]
+    return process  # its input stays open: that it ends tells the other side that this process has
 
 
 def work() -> None:
-    """Carry out the run on standard input: what a process of a sweep does."""
-    order = json.load(sys.stdin)
+    """Carry out the run in the first line of standard input: what a process of a sweep does, for as long as there is one."""
+    order = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_outlive_nobody, daemon=True).start()
     sys.argv = order["argv"]
     torch.set_num_threads(order["threads"])
     events = os.fdopen(os.dup(1), "w", buffering=1)
@@ -160,6 +164,13 @@ def work() -> None:
             print(json.dumps(_encode(event)), file=events)
     except BrokenPipeError:
         os._exit(1)  # the sweep is gone; what is done is on disk
+
+
+def _outlive_nobody() -> None:
+    """End this process when standard input ends, as it does however the sweep ended: the run goes on as after any kill."""
+    while os.read(0, 1):  # not sys.stdin, whose lock Python wants when it ends by itself
+        pass
+    os._exit(1)
 
 
 def _encode(event: Progress | Exception) -> dict[str, Any]:

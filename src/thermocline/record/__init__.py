@@ -28,7 +28,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thermocline import spec as specs
+from thermocline.record.checkpoint import load_checkpoint, save_checkpoint
+from thermocline.record.files import read_facts, read_json, write, writing
 from thermocline.spec import InputError, Run
+
+__all__ = [
+    "RANK", "SCHEMA", "Busy", "Loaded", "Paths", "Record", "Row", "as_runs", "check_place", "find_runs", "load_checkpoint",
+    "load_rows", "load_run", "load_runs", "open_run", "parameters", "params", "parquet", "read_facts", "same_run", "stopped",
+    "table", "write",
+]  # fmt: skip
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -37,7 +45,6 @@ if TYPE_CHECKING:
 
 
 LOCK = ".thermocline-lock"
-_CHECKSUM = "crc32"  # beside the tensors of a checkpoint
 RANK = {"of": "covariance", "rtol": 1e-3}  # the convention of the rank that is put first [masarczyk2023tunnel]
 
 
@@ -113,7 +120,7 @@ class Record:
             raise ValueError(f"step {step} is already recorded in {self.path}")
         rows = list(rows)
         body = json.dumps({"step": step, "rows": rows}, separators=(",", ":")).encode()
-        with _writing(self.path / "rows.log"), open(self.path / "rows.log", "ab") as log:
+        with writing(self.path / "rows.log"), open(self.path / "rows.log", "ab") as log:
             log.write(b"%08x %s\n" % (zlib.crc32(body), body))
             log.flush()
             os.fsync(log.fileno())
@@ -121,12 +128,7 @@ class Record:
 
     def save(self, step: int, tensors: Mapping[str, Tensor]) -> None:
         """Replace the checkpoint, atomically."""
-        from safetensors.torch import save
-
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        # A tensor, not a second entry of the metadata: those are written in any order, and two runs must agree to the byte.
-        whole = {**plain, _CHECKSUM: _checksum(step, plain)}
-        write(self.path / "checkpoint.safetensors", save(whole, metadata={"step": str(step)}))
+        save_checkpoint(self.path, step, tensors)
 
     def load(self) -> tuple[int, dict[str, Tensor]] | None:
         """The step and tensors of the checkpoint, if there is one."""
@@ -135,7 +137,7 @@ class Record:
     def provenance(self) -> dict[str, Any]:
         """What is known of how the rows came about."""
         path = self.path / "provenance.json"
-        return _read_json(path) if path.exists() else {}
+        return read_facts(path) if path.exists() else {}
 
     def describe(self, facts: Mapping[str, Any]) -> None:
         """Merge facts into the provenance."""
@@ -165,7 +167,7 @@ class Busy(InputError):
 def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
     """Create or reopen the directory of a run, locked against every other process."""
     path = Path(path)
-    with _writing(path):
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         check_place(path)
         held = open(path / LOCK, "a")  # noqa: SIM115  closed below
@@ -185,7 +187,7 @@ def _claim(path: Path, run: Run) -> None:
     if begun and file.exists() and (there := _read_spec(file)) != run:
         raise InputError(f"{path} holds another run: {_difference(there, run)}; choose another directory")
     if not begun:
-        with _writing(path):
+        with writing(path):
             (path / "provenance.json").unlink(missing_ok=True)  # it speaks of data and sessions that no row came from
         write(file, json.dumps(specs.to_json(run), indent=1).encode())
 
@@ -210,7 +212,7 @@ def stopped(path: str | os.PathLike[str]) -> str:
     path = Path(path)
     if (path / "rows.parquet").exists() or not (path / "provenance.json").exists():
         return ""
-    return _read_json(path / "provenance.json").get("stopped", "")
+    return read_facts(path / "provenance.json").get("stopped", "")
 
 
 def load_run(path: str | os.PathLike[str]) -> Loaded:
@@ -223,7 +225,7 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
         hint = f"; there are runs in {below}" if below else ""
         raise InputError(f"{path} is not a run directory: it has no spec.json{hint}")
     run = _read_spec(path / "spec.json")
-    provenance = _read_json(path / "provenance.json") if (path / "provenance.json").exists() else {}
+    provenance = read_facts(path / "provenance.json") if (path / "provenance.json").exists() else {}
     finished = (path / "rows.parquet").exists()
     if finished:
         try:
@@ -280,36 +282,6 @@ def load_rows(paths: Paths) -> pa.Table:
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
 
-def load_checkpoint(path: str | os.PathLike[str]) -> tuple[int, dict[str, Tensor]] | None:
-    """The step and tensors saved in a run directory, if any. Loading executes no code from the file."""
-    from safetensors import SafetensorError, safe_open
-
-    file = Path(path) / "checkpoint.safetensors"
-    if not file.exists():
-        return None
-    try:
-        with safe_open(file, framework="pt") as opened:
-            step = int((opened.metadata() or {}).get("step", ""))
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  not a dict
-        checksum = tensors.pop(_CHECKSUM, None)  # versions before this one wrote none
-        if checksum is not None and checksum != _checksum(step, tensors):
-            raise ValueError("its checksum does not match")
-    except (SafetensorError, ValueError) as error:
-        raise InputError(f"{file} is damaged ({error}); delete it to start this run again from its beginning") from None
-    return step, tensors
-
-
-def _checksum(step: int, tensors: Mapping[str, Tensor]) -> Tensor:
-    """CRC-32 of a step and of tensors, names and shapes included."""
-    import torch
-
-    checksum = zlib.crc32(b"%d" % step)
-    for name, tensor in sorted(tensors.items()):
-        checksum = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), checksum)
-        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, checksum)
-    return torch.tensor(checksum)
-
-
 def _read_log(file: Path, *, repair: bool) -> list[tuple[int, list[Row]]]:
     """The recorded steps. A torn last line was never acknowledged, so it goes; damage elsewhere is an error."""
     if not file.exists():
@@ -349,52 +321,13 @@ def parquet(rows: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_text())
-    except ValueError as error:
-        raise InputError(f"{file} is not valid JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{file} is damaged: it holds a {type(found).__name__}, not settings or facts by name")
-    return found
-
-
 def _read_spec(file: Path) -> Run:
     try:
-        return specs.from_json(_read_json(file))
-    except (InputError, AttributeError) as error:
+        return specs.from_json(read_json(file))
+    except (InputError, AttributeError, TypeError, OverflowError) as error:
         raise InputError(f"{file} cannot be read as a spec of this version: {error}") from None
 
 
 def _difference(there: Run, here: Run) -> str:
     path, value = next(leaf for leaf in specs.leaves(there) if leaf not in list(specs.leaves(here)))
     return f"its {path} is {value!r}, this one's is {dict(specs.leaves(here))[path]!r}"
-
-
-def write(file: Path, content: bytes | pa.Buffer) -> None:
-    """Write a whole file or nothing: a reader sees the old content or the new, whenever the power goes."""
-    draft = file.with_name(f".{file.name}.draft")
-    with _writing(file):
-        try:
-            with open(draft, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(draft, file)
-        except OSError:  # half a file would keep a full disk full
-            draft.unlink(missing_ok=True)
-            raise
-        folder = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-@contextlib.contextmanager
-def _writing(file: Path) -> Iterator[None]:
-    """Say what could not be written, and why, in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot write {file}: {error.strerror}; make room or choose another place") from None

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from scipy.special import stdtrit
 
 # What a number can be; no mean of it, and so no interval, reaches beyond.
-_RANGES = dict.fromkeys(("accuracy", "effective_depth", "ood_drop", "auroc", "fpr", "ece"), (0.0, 1.0)) | {"brier": (0.0, 2.0)}
-_RANGES |= dict.fromkeys(
+RANGES = dict.fromkeys(("accuracy", "effective_depth", "ood_drop", "auroc", "fpr", "ece"), (0.0, 1.0)) | {"brier": (0.0, 2.0)}
+RANGES |= dict.fromkeys(
     ("solution_rank", "entropy_rank", "stable_rank", "fitted_temperature", "logit_norm", "tempered_logit_norm"), (0.0, math.inf)
 )
 
@@ -62,7 +62,7 @@ def estimate(values: Iterable[float], *, of: str = "") -> Estimate | None:
     if count < 3:
         return Estimate(mean, min(values), max(values), count)
     half = student(count) * statistics.stdev(values) / math.sqrt(count)
-    least, most = _RANGES.get(of, (-math.inf, math.inf))
+    least, most = RANGES.get(of, (-math.inf, math.inf))
     cut = mean - half < least or mean + half > most
     return Estimate(mean, max(mean - half, least), min(mean + half, most), count, cut)
 

@@ -24,7 +24,8 @@ MOST = 100  # seeds beyond which it is not said how many are needed
 ALIKE = 0.05  # training accuracies that differ by more are said beside a verdict
 RULE = (
     "A claim is judged by the difference between its two arms, seed by seed: its mean and Student's 95 % interval over the"
-    " seeds that both arms have, at least three.",
+    " seeds that both arms have, at least three. The interval shown beside one arm's mean ends where the number does, as an"
+    " AUROC at 1.",
     "**Holds**: the interval excludes 0 in the published direction, and the mean difference is at least half the published"
     " one.",
     "**Holds in direction**: it excludes 0 in that direction, but the difference is smaller.",

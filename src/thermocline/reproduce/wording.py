@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from thermocline import spec
 from thermocline.experiments._claims import Claim, Quantity
+from thermocline.report.estimates import RANGES
 from thermocline.reproduce.sources import Found, Source
 from thermocline.reproduce.study import Study
 from thermocline.reproduce.study import unmeasured as gaps_of
 from thermocline.reproduce.verdict import SEEDS, Finding, Interval
 
 DASH = "–"
+WIDE = (-math.inf, math.inf)
 COPIES = {  # what a fingerprint of images and labels stands for, where it is known
     "560f193a4d5c": "JPEG copy", "3e76941f57c9": "JPEG copy", "29d58d594a28": "JPEG copy", "014dc031b0f5": "JPEG copy",
     "48b756871254": "JPEG copy", "077bfc62c782": "JPEG copy",
@@ -42,9 +45,20 @@ def mean(finding: Finding, place: int) -> str:
 
 
 def arm(finding: Finding, place: int) -> str:
-    """The mean of an arm over all its seeds, with its interval from two seeds on."""
+    """The mean of an arm over all its seeds, with its interval from three seeds on."""
     found = finding.arm(place)
-    return DASH if found is None else _spread(mean(finding, place), found, finding.claim)
+    return DASH if found is None else _spread(mean(finding, place), _possible(found, finding.claim.quantity), finding.claim)
+
+
+def _possible(found: Interval, quantity: Quantity) -> Interval:
+    """The interval, cut where the number cannot be.
+
+    >>> _possible(Interval(0.9, 0.7, 1.1, 3), Quantity("", "auroc"))
+    Interval(mean=0.9, low=0.7, high=1.0, count=3)
+    """
+    plain = quantity.over is None and quantity.by != "growth"
+    least, most = RANGES.get(quantity.measure, WIDE) if plain else WIDE
+    return replace(found, low=max(found.low, least), high=min(found.high, most))
 
 
 def difference(finding: Finding) -> str:

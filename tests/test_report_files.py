@@ -38,12 +38,12 @@ def test_advice_names_the_layer_to_cut_after_and_the_one_to_take(tmp_path):
     (case,) = cases(summarise(write_pair(tmp_path)))
     said = {(one.group, one.word): one.sentence for one in advice.given(case)}
     assert said["T = 1000", "Layers to spare"] == (
-        "Effective depth 25 %: a linear read-out of runes at layer 2 (layers.2) comes within 1 % of that at the last of 8,"
-        " on the test images it was chosen on; you could cut there."
+        "Effective depth 25 %: a linear read-out of runes at layer 2 (layers.2) comes within 1 % of that at the last of 8;"
+        " you could cut there."
     )
     assert said["T = 1000", "Take earlier features"] == (
         "Probes of digits lose 35 % of their best accuracy by the last layer, 29 % by the layer before:"
-        " take features from layer 2 (layers.2), where they reach 65 % on the test images it was chosen on."
+        " take features from layer 2 (layers.2), where they reach 65 %."
     )
     assert said["T = 1", "Full rank"] == "The logits use 19 of the 19 directions in which 20 classes can differ."
     assert "6 of the 19" in said["T = 1000", "Rank deficit"]
@@ -51,12 +51,16 @@ def test_advice_names_the_layer_to_cut_after_and_the_one_to_take(tmp_path):
         "neco (the best of 2 scores here) tells runes:1 from test images with AUROC 0.90"
         in said["T = 1000", "Notices other data"]
     )
+    page = report.render(tmp_path, tmp_path / "page.html").read_text()
+    assert page.count(advice.CHOSEN) == 1  # not at every sentence
 
 
 def test_advice_leaves_alone_what_is_well(tmp_path):
     write(tmp_path / "run", **{**COLD, "depth_needed": 8, "drop": 0.01})
     (case,) = cases(summarise(tmp_path))
-    words = [one.word for one in advice.given(case)]
+    found = advice.given(case)
+    words = [one.word for one in found]
+    assert not advice.note(found[:3])
     assert words[:3] == ["Nothing to cut", "Last layer will do", "Last layer will do"]
     write(tmp_path / "bare", **{**HOT, "finish": False})
     assert all(one.group == "T = 1" for case in cases(summarise(tmp_path)) for one in advice.given(case))
@@ -269,7 +273,7 @@ def test_a_best_layer_that_differs_by_seed_is_said_and_never_the_last(tmp_path, 
     else:
         assert found["Take earlier features"].startswith(
             "Probes of digits lose 20 % of their best accuracy by the last layer, 35 % by the layer before: take features from"
-            " layer 2 (layers.2), where they reach 65 % on the test images it was chosen on; it is the best on average, not in"
+            " layer 2 (layers.2), where they reach 65 %; it is the best on average, not in"
         )
 
 

@@ -17,8 +17,8 @@ MANY = 6  # classes that are named one by one
 BACKWARDS = 0.45  # AUROC: from half down to here a score may just tell nothing
 WORST = 3  # of those that are, the ones that are named
 
-CHOSEN = "on the test images it was chosen on"
-"""What is said of a layer that was picked by the numbers it is shown with."""
+CHOSEN = "Layers and detectors were chosen on the test images that these numbers are of: expect a little less on new ones."
+"""What is said, once, of advice that picks a layer or a score by the numbers it is shown with."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,12 @@ def given(case: Case) -> list[Advice]:
         makers = (_merged, _depth, _transfer, _unread, _rank, _detection) if group.learned else (_unlearned,)
         found += [Advice(group.label, *one) for make in makers if group.finished for one in make(group)]
     return found
+
+
+def note(found: Iterable[Advice]) -> str:
+    """`CHOSEN` where that is so, and else nothing."""
+    picked = any(one.word in ("Layers to spare", "Take earlier features") or "the best of" in one.sentence for one in found)
+    return CHOSEN if picked else ""
 
 
 def _unlearned(group: Group) -> Iterator[tuple[str, str, str]]:
@@ -100,7 +106,7 @@ def _depth(group: Group) -> Iterator[tuple[str, str, str]]:
         return
     place = f"layer {cut}{_name(group, 'test', cut)}"
     where = f"a linear read-out of {data} at {place} comes within 1 % of that at the last of {layers}"
-    yield "warn", "Layers to spare", f"{share}: {where}, {CHOSEN}; you could cut there."
+    yield "warn", "Layers to spare", f"{share}: {where}; you could cut there."
 
 
 def _within(group: Group, layers: int, deepest: int) -> int:
@@ -144,7 +150,7 @@ def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
         early = group.estimate(lambda one, name=name: _early_drop(one, name))  # logits of few classes lose by being few
         before = f", {_percent(early.mean)} by the layer before" if early else ""
         take = f"take features from layer {layer}{_name(group, name, layer)}, where they reach {_percent(means[layer])}"
-        yield "warn", "Take earlier features", f"{said}{before}: {take} {CHOSEN}{best}."
+        yield "warn", "Take earlier features", f"{said}{before}: {take}{best}."
 
 
 def _unread(group: Group) -> Iterator[tuple[str, str, str]]:
@@ -178,7 +184,7 @@ def _rank(group: Group) -> Iterator[tuple[str, str, str]]:
 
 
 def _detection(group: Group) -> Iterator[tuple[str, str, str]]:
-    """The score that does best, and what it lets through; chosen on the data it is reported on, which is said."""
+    """The score that does best, and what it lets through; chosen on the data it is reported on, as `note` says."""
     for name in dict.fromkeys(name for one in group.members for name, _ in one.auroc):
         found = {}
         for detector in dict.fromkeys(key for one in group.members for where, key in one.auroc if where == name):

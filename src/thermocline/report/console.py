@@ -78,6 +78,7 @@ def _advice(case: Case) -> list[RenderableType]:
     if not found:
         return []
     grid = Table("", "verdict", "what it means", title="What to do with these nets", title_justify="left", title_style="bold")
+    grid.caption, grid.caption_justify = advice.note(found) or None, "left"
     for one in found:
         grid.add_row(Text(one.group), Text(one.word, style=_COLOURS[one.status]), Text(one.sentence))
     return [grid]

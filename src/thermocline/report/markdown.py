@@ -39,6 +39,8 @@ def _case(case: Case) -> Iterator[str]:
     if found := advice.given(case):
         rows = [(one.group, one.word, one.sentence) for one in found]
         yield _table(("", "verdict", "what it means"), rows)
+    if said := advice.note(found):
+        yield said
     for verdict in judge.judge(case):
         if verdict.status != "alone":  # else a number that the table has
             yield f"- **{plain(verdict.word)}**: {plain(verdict.sentence)}"

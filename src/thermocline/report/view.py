@@ -78,6 +78,7 @@ def case(case: Case, figures: Sequence[Figure], scale: Temperatures, number: int
         "title": case.title,
         "lede": _lede(case, found),
         "advice": _advice(case, scale),
+        "chosen": advice.note(advice.given(case)),
         "cautions": [verdict.sentence for verdict in found if verdict.status == "caution"],
         "cards": [card for claim in spoken_of if (card := _card(claim, case, found, scale))],
         "legend": [scale.swatch(group.temperature) for group in case.groups],

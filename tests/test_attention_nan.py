@@ -1,6 +1,8 @@
 """NaN and infinities in attention: a row that sees one is NaN, and what a row does not see never matters to it."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -86,3 +88,30 @@ def test_gradients_of_other_rows_are_those_without_it() -> None:
         q = q.detach().clone()
     for one, two in zip(*found):
         torch.testing.assert_close(one, two)
+
+
+COMPILED = """
+import torch
+from thermocline.attention import adaptive_attention
+
+q, v = torch.randn(2, 1, 2, 5, 8)
+v[0, 0, 3] = torch.nan
+whole = torch.compile(lambda q: adaptive_attention(q, q, v, causal=True, backend="sdpa"), backend="eager", fullgraph=True)
+print(whole(q).isnan().any(-1)[0].int().tolist())
+"""
+
+
+def test_the_rule_holds_in_a_compiled_graph() -> None:
+    """In a process of its own: types that tests check cannot be traced."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
+    assert done.stdout == "[[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]\n", done.stderr
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+def test_the_rule_holds_under_vmap(backend: str) -> None:
+    (q, k, v), options = call_of(5, 5, "causal")
+    v[1, 0, 3] = math.nan
+    expected = adaptive_attention(q, k, v, backend=backend, **options)
+    mapped = torch.func.vmap(lambda one: adaptive_attention(one, k, v, backend=backend, **options))(q[None])[0]
+    assert expected.isnan().any(-1)[1].int().tolist() == [[0, 0, 0, 1, 1]] * 2
+    torch.testing.assert_close(mapped, expected, equal_nan=True)

@@ -278,6 +278,14 @@ def test_inference_mode_changes_nothing() -> None:
         assert rows(net, vectors(), ["all"]) == plain
 
 
+def test_a_net_made_in_inference_mode_has_all_rows_but_those_of_gradients() -> None:
+    plain = rows(seeded(mlp), vectors(), ["all"])
+    with torch.inference_mode():
+        net = seeded(mlp)
+    found = [{**row, "run": ""} for row in rows(net, vectors(), ["all"])]
+    assert found == [{**row, "run": ""} for row in plain if row["measure"] != "gradient_rank"]
+
+
 def test_wide_inputs_are_read_through_a_subset_that_rows_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(again, "COLUMNS", 5)
     monkeypatch.setattr(collect, "WIDEST", 5)

@@ -83,8 +83,14 @@ class Call:
     @property
     def finite(self) -> bool:
         """Whether all that attention reads is finite; in doubt, where sums overflow, not. To know is to wait for a GPU."""
+        if torch.compiler.is_compiling():  # there are no values yet
+            return False
         parts = (x.detach().sum(dtype=torch.promote_types(x.dtype, torch.float32)) for x in (self.q, self.k, self.v))
-        return bool(torch.stack(list(parts)).isfinite().all())
+        finite = torch.stack(list(parts)).isfinite().all()
+        try:
+            return bool(finite)
+        except RuntimeError:  # under vmap it is one answer for each
+            return False
 
 
 def checked(

@@ -44,7 +44,8 @@ def look_again(subject: Subject, arguments: source.Arguments, labels: Tensor, *,
     """Show samples again. A layer has a gradient if its weight is a parameter the loss depends on; .grad is left alone."""
     layers = {tap: subject.net.get_submodule(tap.path) for tap in subject.taps}
     weights = {tap: weight for tap, layer in layers.items() if (weight := matrix_weight(layer)) is not None}
-    weights = {tap: weight for tap, weight in weights.items() if isinstance(weight, nn.Parameter)} if gradients else {}
+    can = {tap: weight for tap, weight in weights.items() if isinstance(weight, nn.Parameter) and not weight.is_inference()}
+    weights = can if gradients else {}
     raw = {tap: replace(tap, at="input", view="raw", subset=None) for tap, layer in layers.items() if _multiplies(layer)}
     found = Again(len(labels))
     # Whatever mode the caller is in: tensors made in inference mode, which the samples may be, have no gradients.

@@ -18,7 +18,7 @@ BACKWARDS = 0.45  # AUROC: from half down to here a score may just tell nothing
 WORST = 3  # of those that are, the ones that are named
 
 CHOSEN = "Layers and detectors were chosen on the test images that these numbers are of: expect a little less on new ones."
-"""What is said, once, of advice that picks a layer or a score by the numbers it is shown with."""
+"""What is said, once, of advice that was `chosen`."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Advice:
     status: str
     word: str
     sentence: str
+    chosen: bool = False  # a layer or a score was picked by the numbers it is shown with
 
 
 def given(case: Case) -> list[Advice]:
@@ -39,17 +40,16 @@ def given(case: Case) -> list[Advice]:
     found = []
     for group in case.groups:
         makers = (_merged, _depth, _transfer, _unread, _rank, _detection) if group.learned else (_unlearned,)
-        found += [Advice(group.label, *one) for make in makers if group.finished for one in make(group)]
+        found += [one for make in makers if group.finished for one in make(group)]
     return found
 
 
 def note(found: Iterable[Advice]) -> str:
     """`CHOSEN` where that is so, and else nothing."""
-    picked = any(one.word in ("Layers to spare", "Take earlier features") or "the best of" in one.sentence for one in found)
-    return CHOSEN if picked else ""
+    return CHOSEN if any(one.chosen for one in found) else ""
 
 
-def _unlearned(group: Group) -> Iterator[tuple[str, str, str]]:
+def _unlearned(group: Group) -> Iterator[Advice]:
     """By the rule of `facts.learned`. A scan has no steps: its net was trained elsewhere."""
     idle = [one for one in group.members if not one.learned]
     right = group.estimate(lambda one: None if one.learned else one.train_accuracy)
@@ -61,10 +61,10 @@ def _unlearned(group: Group) -> Iterator[tuple[str, str, str]]:
     colder = "another train.temperature_target" if held else "a lower train.temperature"
     ours = f"so what its layers show is where they started; try {colder}, a larger train.lr or more train.epochs"
     other = "or images and labels do not come to it as they did in its training; nothing else is said of it"
-    yield "warn", "Not learned", f"{said}: it has not learned, {ours if idle[0].step else other}."
+    yield Advice(group.label, "warn", "Not learned", f"{said}: it has not learned, {ours if idle[0].step else other}.")
 
 
-def _merged(group: Group) -> Iterator[tuple[str, str, str]]:
+def _merged(group: Group) -> Iterator[Advice]:
     """Of classes that are one point to the net, by the rule of `Summary.merged`."""
     found: dict[tuple[int, ...], list[Summary]] = {}
     for one in group.members:
@@ -75,7 +75,12 @@ def _merged(group: Group) -> Iterator[tuple[str, str, str]]:
         said = f"{who} {_listed([*map(str, classes)], most=MANY)} have one mean, and most test images of them"
         into = next(into for into, merged in members[0].merged.items() if tuple(merged) == classes)
         colder = " Try a lower train.temperature." if members[0].step and members[0].temperature > 1 else ""
-        yield "warn", "Merged classes", f"{said} are taken for {into}: it does not tell them apart{_parted(group)}.{colder}"
+        yield Advice(
+            group.label,
+            "warn",
+            "Merged classes",
+            f"{said} are taken for {into}: it does not tell them apart{_parted(group)}.{colder}",
+        )
 
 
 def _parted(group: Group) -> str:
@@ -88,7 +93,7 @@ def _parted(group: Group) -> str:
     return f", while {read} of all test images right and the net {_percent(right.mean)}"
 
 
-def _depth(group: Group) -> Iterator[tuple[str, str, str]]:
+def _depth(group: Group) -> Iterator[Advice]:
     """From kappa: how much of the net a linear read-out needs [masarczyk2025softmax, Sec. 2.1]."""
     kappa, layers = group.estimate(lambda one: one.effective_depth), group.first(lambda one: one.layers)
     if kappa is None or not layers:
@@ -102,11 +107,11 @@ def _depth(group: Group) -> Iterator[tuple[str, str, str]]:
         where = "in at least one seed no layer" if min(depths) < max(depths) == layers else "no layer"
         every = " in every seed" if max(depths) < layers else ""
         near = f"before the last of {layers} comes within 1 % of its accuracy on {data}{every}"
-        yield "calm", "Nothing to cut", f"{share}: {where} {near}."
+        yield Advice(group.label, "calm", "Nothing to cut", f"{share}: {where} {near}.")
         return
     place = f"layer {cut}{_name(group, 'test', cut)}"
     where = f"a linear read-out of {data} at {place} comes within 1 % of that at the last of {layers}"
-    yield "warn", "Layers to spare", f"{share}: {where}; you could cut there."
+    yield Advice(group.label, "warn", "Layers to spare", f"{share}: {where}; you could cut there.", chosen=True)
 
 
 def _within(group: Group, layers: int, deepest: int) -> int:
@@ -126,7 +131,7 @@ def _within(group: Group, layers: int, deepest: int) -> int:
     return next(filter(good, range(deepest, layers)), layers)
 
 
-def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
+def _transfer(group: Group) -> Iterator[Advice]:
     """From rho: whether the last layer is the one to take features for other data from, and else which."""
     for name in dict.fromkeys(name for one in group.members for name in one.ood_drop):
         rho = group.estimate(lambda one, name=name: one.ood_drop.get(name))
@@ -135,7 +140,7 @@ def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
             continue
         if rho.mean < SMALL:
             kept = f"probes of {name} keep {_percent(1 - rho.mean)} of their best accuracy"
-            yield "good", "Last layer will do", f"At the last layer {kept}: its features serve {name} too."
+            yield Advice(group.label, "good", "Last layer will do", f"At the last layer {kept}: its features serve {name} too.")
             continue
         layer = max(means, key=lambda depth: means[depth])
         lost = "half" if 0.475 <= rho.mean < 0.525 else _percent(rho.mean)
@@ -144,16 +149,16 @@ def _transfer(group: Group) -> Iterator[tuple[str, str, str]]:
         differ = any(one.get(layer, 0.0) < max(one.values()) for one in each)
         if layer == max(means):
             why = ", but the best layer differs by seed: on average it is the last" if differ else ""
-            yield "calm", "No one layer is better", f"{said}{why}."
+            yield Advice(group.label, "calm", "No one layer is better", f"{said}{why}.")
             continue
         best = "; it is the best on average, not in every seed" if differ else ""
         early = group.estimate(lambda one, name=name: _early_drop(one, name))  # logits of few classes lose by being few
         before = f", {_percent(early.mean)} by the layer before" if early else ""
         take = f"take features from layer {layer}{_name(group, name, layer)}, where they reach {_percent(means[layer])}"
-        yield "warn", "Take earlier features", f"{said}{before}: {take}{best}."
+        yield Advice(group.label, "warn", "Take earlier features", f"{said}{before}: {take}{best}.", chosen=True)
 
 
-def _unread(group: Group) -> Iterator[tuple[str, str, str]]:
+def _unread(group: Group) -> Iterator[Advice]:
     """Of probes that are at chance themselves, that they are; by the rule of `Summary.unread`."""
     for name in dict.fromkeys(name for one in group.members for name in one.unread):
         idle = [one for one in group.members if name in one.unread]
@@ -163,10 +168,15 @@ def _unread(group: Group) -> Iterator[tuple[str, str, str]]:
         who = "Probes" if len(idle) == len(group.members) else f"In {len(idle)} of {len(group.members)} runs probes"
         luck = f"guessing gets {_percent(share, 1)}, and {_percent(lucky(*guess), 1)} with luck"
         right = f"get at most {_percent(best, 1)} of {count} test images right, where {luck}"
-        yield "warn", "Nothing read", f"{who} of {data} {right}: nothing shows that they learned, so no {lost} is given."
+        yield Advice(
+            group.label,
+            "warn",
+            "Nothing read",
+            f"{who} of {data} {right}: nothing shows that they learned, so no {lost} is given.",
+        )
 
 
-def _rank(group: Group) -> Iterator[tuple[str, str, str]]:
+def _rank(group: Group) -> Iterator[Advice]:
     rank, classes = group.estimate(lambda one: one.solution_rank), group.first(lambda one: one.classes)
     if rank is None or not classes or classes < 3:
         return
@@ -176,14 +186,14 @@ def _rank(group: Group) -> Iterator[tuple[str, str, str]]:
     used, can = f"The logits use {rank.mean:.3g} of the", f"{full} directions in which {these} can differ"
     if rank.mean > full:  # nothing makes the logits of a sample sum to zero
         more = f"{rank.mean - full:.3g} more" if unmet else "the one in which they move together"
-        yield "good", "Full rank", f"The logits use all {can}, and {more}."
+        yield Advice(group.label, "good", "Full rank", f"The logits use all {can}, and {more}.")
     elif rank.mean < 0.9 * full:
-        yield "warn", "Rank deficit", f"{used} {can}: not every class has one of its own."
+        yield Advice(group.label, "warn", "Rank deficit", f"{used} {can}: not every class has one of its own.")
     else:
-        yield "good", "Full rank", f"{used} {can}."
+        yield Advice(group.label, "good", "Full rank", f"{used} {can}.")
 
 
-def _detection(group: Group) -> Iterator[tuple[str, str, str]]:
+def _detection(group: Group) -> Iterator[Advice]:
     """The score that does best, and what it lets through; chosen on the data it is reported on, as `note` says."""
     for name in dict.fromkeys(name for one in group.members for name, _ in one.auroc):
         found = {}
@@ -198,7 +208,7 @@ def _detection(group: Group) -> Iterator[tuple[str, str, str]]:
         good = found[best] >= 0.9
         word = "Notices other data" if good else "Hardly notices other data" if found[best] < 0.7 else "Notices some other data"
         sentence = f"{best} ({of}) tells {name} from test images with AUROC {found[best]:.2f}{missed}."
-        yield "good" if good else "warn", word, sentence + _backwards(found)
+        yield Advice(group.label, "good" if good else "warn", word, sentence + _backwards(found), chosen=len(found) > 1)
 
 
 def _backwards(found: Mapping[str, float]) -> str:

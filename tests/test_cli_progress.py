@@ -7,6 +7,7 @@ import pytest
 import typer
 from rich.console import Console
 
+from thermocline import data, spec
 from thermocline.cli import progress
 from thermocline.run import Progress
 
@@ -45,6 +46,39 @@ def test_a_log_has_lines_now_and_then(log: io.StringIO) -> None:
         "b [bold]: failed: out of memory: try a smaller train.batch; 2 of 3 done, eta of all 6:10",
         "c: was finished before; 3 of 3 done",
     ]
+
+
+def test_a_log_is_told_how_far_a_set_is_read(log: io.StringIO) -> None:
+    times = iter((0.0, 0.0, 30.0, 60.0, 100.0, 161.0, 170.0))
+    lines = progress.Lines(1, clock=lambda: next(times))
+    for images in (256, 3256, 6256):
+        lines.tell(Progress("a", "loading", images, 60256, "imagenet"))
+    for images in (256, 1256):
+        lines.tell(Progress("a", "loading", images, 10256, "cifar10"))
+    lines.tell(Progress("a", "training", 0, 9))
+    assert said(log) == [
+        "a: imagenet, image 6256 of 60256 (10 %), 100 images/s, eta 9:00",
+        "a: cifar10, image 1256 of 10256 (12 %), 16.4 images/s, eta 9:09",
+        "a: training from step 0 of 9",
+    ]
+
+
+def test_a_bar_begins_again_with_every_set_and_with_training(terminal: io.StringIO) -> None:
+    events = [Progress("a", "loading", images, 200, name) for name in ("first", "second") for images in (50, 100)]
+    with progress.Bars(2) as bars:
+        for event in events:
+            bars.tell(event)
+            assert bars.bars.tasks[bars.tasks["a"]].completed == event.step
+        bars.tell(Progress("a", "training", 1, 4))
+        assert bars.shares["a"] == 0.25
+    assert "loading second" in terminal.getvalue()
+
+
+def test_images_are_read_behind_a_bar(terminal: io.StringIO) -> None:
+    steps = data.reading(spec.Data("runes", classes=2, train=8, test=4))
+    train, test = progress.read_images("runes", steps)
+    assert (len(train), len(test)) == (8, 4)
+    assert "reading runes" in terminal.getvalue()
 
 
 def test_where_nobody_looks_on_it_is_lines(log: io.StringIO) -> None:

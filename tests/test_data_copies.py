@@ -228,8 +228,8 @@ def test_imagenet100_is_its_own_folder_or_a_list_of_imagenets_classes(tmp_path: 
 
 def test_a_set_that_does_not_fit_says_what_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     photographs(tmp_path / "imagenet", [f"n{number}" for number in range(10)])  # 20 + 20 images
-    monkeypatch.setattr(memory, "available", lambda device: 40 * 3 * 100**2)
-    monkeypatch.setattr(decoding, "each", None)  # it is found out before any is decoded
+    monkeypatch.setattr(memory, "available", lambda: 40 * 3 * 100**2)
+    monkeypatch.setattr(decoding, "squares", None)  # it is found out before any is decoded
     message = refusal("imagenet", data_dir=tmp_path)
     assert message == (
         "imagenet: 40 images of 224 x 224 pixels take 0.0 GB, but 0.0 GB of memory are free; data.size=88 (0.0 GB) would fit"
@@ -237,34 +237,42 @@ def test_a_set_that_does_not_fit_says_what_would(tmp_path: Path, monkeypatch: py
     message = refusal("imagenet", data_dir=tmp_path, size=100)
     assert "data.size=88 (0.0 GB) or data.train=16 would fit" in message
     monkeypatch.undo()
-    monkeypatch.setattr(memory, "available", lambda device: 40 * 3 * 100**2)
+    monkeypatch.setattr(memory, "available", lambda: 40 * 3 * 100**2)
     for advice in ({"size": 88}, {"size": 100, "train": 16}):
         data.load("imagenet", data_dir=tmp_path, **advice)
 
 
 def test_all_of_imagenet_takes_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available", lambda device: 64 * 10**9)
+    monkeypatch.setattr(memory, "available", lambda: 64 * 10**9)
     with pytest.raises(InputError, match="take 200.4 GB, but 64.0 GB .* data.size=120 .57.5 GB. or data.train=330000 would"):
-        memory.check("imagenet", 1_281_167, 50_000, shape=(3, 224, 224), device="cpu")
-    memory.check("imagenet", 1_281_167, 50_000, shape=(3, 64, 64), device="cpu")
-    monkeypatch.setattr(memory, "available", lambda device: 1000)
+        memory.check("imagenet", 1_281_167, 50_000, shape=(3, 224, 224))
+    memory.check("imagenet", 1_281_167, 50_000, shape=(3, 64, 64))
+    monkeypatch.setattr(memory, "available", lambda: 1000)
     with pytest.raises(InputError, match="take fewer with data.train and data.test"):
-        memory.check("imagenet", 1_281_167, 50_000, shape=(3, 64, 64), device="cpu")
+        memory.check("imagenet", 1_281_167, 50_000, shape=(3, 64, 64))
 
 
 def test_memory_is_the_least_of_what_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 0 < memory.available("cpu") < 1 << 50
+    assert 0 < memory.available() < 1 << 50
     monkeypatch.setattr(memory, "_machine", lambda: 300)
     monkeypatch.setattr(memory, "_container", lambda: None)
-    assert memory.available("cpu") == 300
+    assert memory.available() == 300
     monkeypatch.setattr(memory, "_container", lambda: 200)
-    assert memory.available("cpu") == 200
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 1000))
-    assert memory.available("cuda:0") == 100
+    assert memory.available() == 200
     monkeypatch.setattr(memory, "_machine", lambda: None)
     monkeypatch.setattr(memory, "_container", lambda: None)
-    assert memory.available("cpu") is None
-    memory.check("any", 1 << 40, 1, shape=(3, 224, 224), device="cpu")
+    assert memory.available() is None
+    memory.check("any", 1 << 40, 1, shape=(3, 224, 224))
+
+
+def test_images_stay_in_main_memory_where_the_card_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [torch.zeros(many, 3, 8, 8, dtype=torch.uint8) for many in (8, 2)]  # 1,920 bytes
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3840, 10**6))
+    assert memory.home("some", images, "cuda:1") == torch.device("cuda:1")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3839, 10**6))
+    with pytest.warns(UserWarning, match="some: 0.0 GB of images stay in main memory .of 0.0 GB free on cuda:1, half are left"):
+        assert memory.home("some", images, "cuda:1") == torch.device("cpu")
+    assert memory.home("some", images, "cpu") == torch.device("cpu")
 
 
 def test_a_forged_array_is_refused_before_numpy_sees_it(tmp_path: Path) -> None:

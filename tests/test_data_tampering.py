@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -119,8 +121,9 @@ def test_impossible_tampering_is_refused(options: dict[str, float], expected: st
 
 def test_a_run_tampers_with_the_training_split_of_its_own_set_only() -> None:
     wanted = spec.Data("runes", classes=4, train=80, test=20, ood=("digits",), imbalance=4, label_noise=0.25)
-    there = run.one._load(wanted, torch.device("cpu"), None)
-    plain = run.one._load(spec.Data("runes", classes=4, train=80, test=20, ood=("digits",)), torch.device("cpu"), None)
+    untouched = dataclasses.replace(wanted, imbalance=1.0, label_noise=0.0)
+    tell = functools.partial(run.Progress, "run")
+    there, plain = (data.last(run.one._load(one, torch.device("cpu"), None, tell)) for one in (wanted, untouched))
     assert len(there["train"]) == 20 + 13 + 8 + 5
     assert there["train"].guessing == there["train"].labels.bincount().max().item() / 46 > plain["train"].guessing == 0.25
     assert there["test"].fingerprint() == plain["test"].fingerprint()

@@ -1,5 +1,6 @@
 """The loop: the head-rescaling law, exact resume, schedules, and divergence."""
 
+import dataclasses
 import math
 import re
 from typing import Any
@@ -13,6 +14,7 @@ from thermocline.data import Split
 from thermocline.experiments.controls import arms
 from thermocline.spec import Failure, InputError, Net, Train
 from thermocline.team import Team
+from thermocline.train.ahead import Ahead
 from thermocline.train.step import Step
 
 
@@ -120,6 +122,45 @@ def test_a_replayed_step_is_the_eager_one(gen: torch.Generator, name: str, preci
         run_to_end(net, split, recipe, graph=graph)
         found.append(net.state_dict())
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
+
+
+@pytest.mark.parametrize("batch", [16, 40, 96])  # 6 steps an epoch, 2, 1
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_images_left_in_main_memory_train_alike(
+    gen: torch.Generator, device: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bits as with images on the device, through a stop within an epoch; a GPU reads what was brought to it."""
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    recipe = plan(epochs=5, batch=batch, lr=0.1, augment="crop+flip", patience=99)
+    near, net = toy(gen).to(device), small("resnet8").to(device)
+    run_to_end(net, near, recipe)
+    far = dataclasses.replace(near, images=near.images.cpu())
+    chosen = torch.tensor([5, 0, 90])
+    assert torch.equal(far.take(chosen).images, near.take(chosen).images)
+    assert all(torch.equal(a.images, b.images) for a, b in zip(far.batches(40), near.batches(40)))
+    assert far.fingerprint() == near.fingerprint()
+    monkeypatch.setattr(Split, "resident", False)
+    first, second = small("resnet8").to(device), small("resnet8").to(device)
+    state, resumed = train.State(first, recipe), train.State(second, recipe)
+    for step, _ in train.fit(first, far, recipe, seed=7, state=state, at=[3]):
+        if step == 3:
+            resumed.restore(3, {key: value.clone() for key, value in state.tensors().items()})
+    run_to_end(second, far, recipe, state=resumed)
+    for other in (first, second):
+        assert all(torch.equal(value, other.state_dict()[key]) for key, value in net.state_dict().items())
+
+
+def test_images_are_brought_once_and_in_order(gen: torch.Generator) -> None:
+    split = toy(gen)
+    ahead, order = Ahead(split, 16), torch.randperm(96, generator=gen).view(6, 16)
+    ahead.follow(order)
+    for position in (0, 0, 1, 2, 5, 5, 1, 0):
+        ahead.bring(position)
+        assert torch.equal(ahead.images, split.images[order[position]])
+    ahead.follow(order.flip(0))
+    ahead.bring(0)
+    assert torch.equal(ahead.images, split.images[order[5]])
 
 
 def test_schedules_by_hand() -> None:

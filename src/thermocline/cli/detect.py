@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.table import Table
 
+from thermocline import spec
 from thermocline.cli.common import DataDir, Device, out, require_writable, say
 from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, try_out, whole_images
+from thermocline.cli.progress import read_images
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -86,13 +88,19 @@ class _Reading(NamedTuple):
         """The split wanted of a data set, as a net trained on another sees it."""
         from thermocline import data as sets
 
-        options: dict[str, Any] = {"like": like, "device": self.place, "data_dir": self.data_dir}
-        return sets.load(name, **options)[0] if self.split == "train" else sets.load_other(name, **options)[1]
+        if self.split == "train":
+            return self.pair(spec.Data(name), like)[0]
+        return read_images(name, sets.reading_other(name, like=like, device=self.place, data_dir=self.data_dir))[1]
+
+    def pair(self, asked: spec.Data, like: Split | None = None) -> tuple[Split, Split]:
+        """Both splits of a data set."""
+        from thermocline import data as sets
+
+        return read_images(asked.name, sets.reading(asked, like=like, device=self.place, data_dir=self.data_dir))
 
 
 def _of_run(directory: str, read: _Reading) -> tuple[Any, Any, Split]:
     """The net of a run, the temperature it was at, and the images as it saw those it was trained on."""
-    from thermocline import data as sets
     from thermocline import record, screening
 
     what = record.load_run(directory).spec.data
@@ -100,7 +108,7 @@ def _of_run(directory: str, read: _Reading) -> tuple[Any, Any, Split]:
         raise InputError(f"{directory} has no checkpoint: its weights are not there to read")
     home = read.like or what.name
     sizes = {key: getattr(what, key) for key in ("classes", "size", "train", "test", "imbalance", "label_noise")}
-    known = sets.load(home, device=read.place, data_dir=read.data_dir, **sizes)
+    known = read.pair(spec.Data(home, **sizes))
     net, temperature = screening.trained(directory, known[0])
     same = read.data in (None, home)
     return net, temperature, known[read.split == "test"] if same else read.other(str(read.data), known[0])
@@ -108,7 +116,6 @@ def _of_run(directory: str, read: _Reading) -> tuple[Any, Any, Split]:
 
 def _for_own(model: str, inputs: str | None, read: _Reading) -> Split:
     """The images as a model of the user's own sees them."""
-    from thermocline import data as sets
 
     if (name := read.data or read.like) is None:
         raise InputError("name the data to read with --data NAME")
@@ -121,7 +128,7 @@ def _for_own(model: str, inputs: str | None, read: _Reading) -> Split:
     with whole_images():
         if read.like is None:
             return read.other(name, None).seen(way)
-        known = sets.load(read.like, device=read.place, data_dir=read.data_dir)
+        known = read.pair(spec.Data(read.like))
     return known[read.split == "test"].seen(way) if name == read.like else read.other(name, known[0].seen(way))
 
 

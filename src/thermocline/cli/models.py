@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from thermocline import spec
+from thermocline.cli.progress import read_images
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ def images_for(
     ood = tuple(ood)
     sets.require_other(data, ood)
     with whole_images():
-        train, test = (split.seen(way) for split in sets.load(data, device=device, data_dir=data_dir))
-    others = {name: sets.load_other(name, like=train, device=device, data_dir=data_dir) for name in ood}
+        own = read_images(data, sets.reading(spec.Data(data), device=device, data_dir=data_dir))
+    train, test = (split.seen(way) for split in own)
+    others = {name: read_images(name, sets.reading_other(name, like=train, device=device, data_dir=data_dir)) for name in ood}
     said = [f"images were shown as {way}: {sets.INPUTS[way]}"]
     said += [f"{name} has no labelled training images: detection only" for name, pair in others.items() if pair[0] is None]
     return (train, test, others), "\n".join(said)

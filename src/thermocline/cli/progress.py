@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.markup import escape
@@ -12,7 +12,10 @@ from rich.markup import escape
 from thermocline.cli.common import err
 
 if TYPE_CHECKING:
+    from thermocline.data import Reading
     from thermocline.run import Progress
+
+Read = TypeVar("Read")
 
 EVERY = 60.0  # seconds between two lines on one run
 MANY = 8  # runs beyond which those that are finished make room
@@ -48,6 +51,7 @@ class Bars:
         self.bars, self.runs = Progress(*columns, console=err), runs
         self.tasks: dict[str, Any] = {}
         self.shares: dict[str, float] = {}
+        self.read: dict[str, str] = {}  # which set a run is reading
         self.whole = self.bars.add_task("all runs", total=runs, note="", rate="") if runs > 1 else None
 
     def __enter__(self) -> Bars:
@@ -63,12 +67,17 @@ class Bars:
             self.tasks[event.run] = self.bars.add_task(escape(event.run), total=None, note="", rate="")
         task = self.tasks[event.run]
         note = escape(event.note) if event.phase in ("loading", "failed", "elsewhere") else ""
+        reading = event.note if event.phase == "loading" else ""
+        if self.read.get(event.run, "") != reading:
+            self.read[event.run] = reading
+            self.bars.reset(task)
+            self.bars.update(task, rate="")
         self.bars.update(task, note=f"{event.phase} {note}")
         if event.total:
             self.bars.update(task, completed=event.step, total=event.total)
             speed = self.bars.tasks[task].speed
-            self.bars.update(task, rate=f"{speed:.0f} steps/s" if speed else "")
-            self.shares[event.run] = event.step / event.total
+            self.bars.update(task, rate=f"{speed:.0f} {'images' if reading else 'steps'}/s" if speed else "")
+            self.shares[event.run] = 0.0 if reading else event.step / event.total
         if event.phase == "finished":
             total = self.bars.tasks[task].total or 1
             self.bars.update(task, completed=total, total=total, visible=self.runs <= MANY)
@@ -85,7 +94,7 @@ class Lines:
     def __init__(self, runs: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.runs, self.clock, self.ended, self.trained = runs, clock, 0, 0
         self.began = clock()
-        self.first: dict[str, tuple[float, int]] = {}  # when a run began to train here, and at which step
+        self.first: dict[tuple[str, str], tuple[float, int]] = {}  # when a run began to train here, and where; or to read a set
         self.last: dict[str, float] = {}  # when it was last spoken of
 
     def __enter__(self) -> Lines:
@@ -97,28 +106,35 @@ class Lines:
     def tell(self, event: Progress) -> None:
         """Print where a run stands, if it is time to."""
         now = self.clock()
-        if event.phase == "training" and event.total:
-            if event.run not in self.first:
-                self.first[event.run], self.last[event.run] = (now, event.step), now
-                self._print(event.run, f"training from step {event.step} of {event.total}")
-            elif now - self.last[event.run] >= EVERY:
-                self.last[event.run] = now
-                self._print(event.run, self._pace(event, now))
+        if event.phase in ("loading", "training") and event.total:
+            self._go_on(event, now)
         elif event.phase in ("finished", "failed", "elsewhere"):
             self.ended += 1
-            self.trained += event.run in self.first
+            self.trained += (event.run, "") in self.first
             self._print(event.run, self._end(event, now) + (f"; {self._whole(now)}" if self.runs > 1 else ""))
 
-    def _pace(self, event: Progress, now: float) -> str:
-        since, step = self.first[event.run]
+    def _go_on(self, event: Progress, now: float) -> None:
+        reading = event.note if event.phase == "loading" else ""
+        if (key := (event.run, reading)) not in self.first:
+            self.first[key], self.last[event.run] = (now, event.step), now
+            if not reading:
+                self._print(event.run, f"training from step {event.step} of {event.total}")
+        elif now - self.last[event.run] >= EVERY:
+            self.last[event.run] = now
+            self._print(event.run, self._pace(event, reading, now))
+
+    def _pace(self, event: Progress, reading: str, now: float) -> str:
+        since, step = self.first[event.run, reading]
+        unit, where = ("images", f"{reading}, image") if reading else ("steps", "step")
         rate = (event.step - step) / (now - since)
-        left = f", {rate:.3g} steps/s, eta {_clock((event.total - event.step) / rate)}" if rate else ""
-        return f"step {event.step} of {event.total} ({100 * event.step // event.total} %){left}"
+        left = f", {rate:.3g} {unit}/s, eta {_clock((event.total - event.step) / rate)}" if rate else ""
+        return f"{where} {event.step} of {event.total} ({100 * event.step // event.total} %){left}"
 
     def _end(self, event: Progress, now: float) -> str:
         if event.phase != "finished":
             return f"{event.phase}: {event.note}"
-        return f"finished in {_clock(now - self.first[event.run][0])}" if event.run in self.first else "was finished before"
+        began = self.first.get((event.run, ""))
+        return "was finished before" if began is None else f"finished in {_clock(now - began[0])}"
 
     def _whole(self, now: float) -> str:
         left = self.runs - self.ended
@@ -127,6 +143,20 @@ class Lines:
 
     def _print(self, run: str, words: str) -> None:
         err.print(f"{time.strftime('%H:%M:%S')} {run}: {words}", highlight=False, markup=False, soft_wrap=True)
+
+
+def read_images(name: str, steps: Reading[Read]) -> Read:
+    """What is read, with a bar while that goes on."""
+    from rich.progress import Progress
+
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bars:
+        bar = bars.add_task(f"reading {escape(name)}", total=None)
+        while True:
+            try:
+                done, count = next(steps)
+            except StopIteration as end:
+                return end.value
+            bars.update(bar, completed=done, total=count)
 
 
 def _clock(seconds: float) -> str:

@@ -6,7 +6,7 @@ Images of no class, DIR/*, are a test set alone, as is DIR/test/CLASS/* without 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -162,7 +162,7 @@ def natural(paths: list[Path]) -> tuple[int, int]:
     sides: Counter[int] = Counter()
     gray = True
     for path in paths:
-        with decoding.opened(path, str(path)) as image:
+        with decoding.opened(_encoded(path)) as image:
             sides[min(image.size)] += 1
             gray &= image.mode in decoding.GRAY
     return min(sides.most_common(1)[0][0], LARGEST), 1 if gray else 3
@@ -170,17 +170,12 @@ def natural(paths: list[Path]) -> tuple[int, int]:
 
 def decode(
     paths: list[Path], indices: Int[Tensor, "n"], *, size: int, channels: int, sizes: set[tuple[int, int]]
-) -> UInt8[Tensor, "n c s s"]:
-    """The images at these indices, the middle square of each resized to size x size; `sizes` gets what they had."""
-    images = torch.empty((len(indices), channels, size, size), dtype=torch.uint8)
-    pixels = images.numpy()
+) -> Iterator[UInt8[Tensor, "b c s s"]]:
+    """The images at these indices, some at a time, the middle square of each resized; `sizes` gets what they had."""
+    for some in indices.split(decoding.AT_ONCE):
+        chosen = [_encoded(paths[index]) for index in some.tolist()]
+        yield decoding.squares(chosen, size=size, channels=channels, sizes=sizes)
 
-    def work(item: tuple[int, int]) -> None:
-        place, index = item
-        what = str(paths[index])
-        with decoding.opened(paths[index], what) as image:
-            sizes.add(image.size)
-            pixels[place] = decoding.square(image, what, size=size, channels=channels)
 
-    decoding.each(work, enumerate(indices.tolist()))
-    return images
+def _encoded(path: Path) -> decoding.Encoded:
+    return decoding.Encoded(str(path), path)

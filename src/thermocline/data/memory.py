@@ -1,22 +1,26 @@
-"""Whether images will fit in memory, before any is decoded."""
+"""Where images can be held: whether main memory has room, before any is decoded, and whether the device has too."""
 
 from __future__ import annotations
 
 import math
 import os
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from thermocline.spec import InputError
 
-_SHARE = 0.9  # of what is free; the rest is for everything else
+_SHARE = 0.9  # of what main memory has free; the rest is for everything else
+_CARD = 0.5  # of what a GPU has free; the rest is for training and measuring
 _GB = 1e9
 
 
-def check(name: str, train: int, test: int, *, shape: tuple[int, int, int], device: str | torch.device) -> None:
-    """Raise unless so many images of this shape fit on the device and pass through main memory, saying what would fit."""
-    free = available(device)
+def check(name: str, train: int, test: int, *, shape: tuple[int, int, int]) -> None:
+    """Raise unless so many images of this shape fit into main memory, saying what would fit."""
+    free = available()
     channels, size, _ = shape
     each, total = channels * size * size, train + test
     if free is None or total * each <= _SHARE * free:
@@ -31,12 +35,20 @@ def check(name: str, train: int, test: int, *, shape: tuple[int, int, int], devi
     raise InputError(f"{name}: {takes}, but {free / _GB:.1f} GB of memory are free; {would}")
 
 
-def available(device: str | torch.device) -> int | None:
-    """Bytes free in main memory, and on the GPU where there is one to go to; None where the system does not tell."""
-    known = [amount for amount in (_machine(), _container()) if amount is not None]
-    if torch.device(device).type == "cuda":
-        known.append(torch.cuda.mem_get_info(device)[0])
-    return min(known, default=None)
+def home(name: str, images: Sequence[Tensor], device: str | torch.device) -> torch.device:
+    """Where these images go: to the device or, where that leaves too little room there, nowhere: they stay in main memory."""
+    device = torch.device(device)
+    takes = sum(some.nbytes for some in images if not some.is_cuda)
+    if device.type != "cuda" or takes <= _CARD * (free := torch.cuda.mem_get_info(device)[0]):
+        return device
+    left = f"of {free / _GB:.1f} GB free on {device}, half are left to training"
+    warnings.warn(f"{name}: {takes / _GB:.1f} GB of images stay in main memory ({left})", stacklevel=4)
+    return torch.device("cpu")
+
+
+def available() -> int | None:
+    """Bytes free in main memory; None where the system does not tell."""
+    return min((amount for amount in (_machine(), _container()) if amount is not None), default=None)
 
 
 def _machine() -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from thermocline.spec import InputError, unknown
 
 OPTIONS = ("image", "label", "train", "test")
 _IMAGES, _LABELS = ("image", "img"), ("label", "fine_label", "labels")
-_ROWS = 256  # read together
+_ROWS = decoding.AT_ONCE  # read together
 
 
 class Columns(NamedTuple):
@@ -163,7 +162,7 @@ def natural(files: tuple[Path, ...], column: str, size: int | None) -> tuple[int
             return pixels.shape[-1], pixels.shape[1]
         for row, cell in zip(rows, _cells(cells)):
             what = f"{file}: row {row}"
-            with decoding.opened(_stream(cell, what), what) as image:
+            with decoding.opened(decoding.Encoded(what, cell)) as image:
                 if size is None and image.width != image.height:
                     raise InputError(
                         f"{what} has {image.width} x {image.height} pixels; say at what size to read with data.size"
@@ -186,38 +185,20 @@ def images(
     channels: int,
     exact: bool,
     sizes: set[tuple[int, int]],
-) -> UInt8[Tensor, "n c s s"]:
-    """The images at these ascending indices. If `exact`, they must have that size; else the middle squares are resized.
+) -> Iterator[UInt8[Tensor, "b c s s"]]:
+    """The images at these ascending indices, some at a time. If `exact`, they must have that size; else they are resized.
 
     `sizes` gets what they had.
     """
-    result = torch.empty((len(indices), channels, size, size), dtype=torch.uint8)
-    pixels = result.numpy()
-
-    def work(item: tuple[int, str, bytes | None]) -> None:
-        place, what, cell = item
-        with decoding.opened(_stream(cell, what), what) as image:
-            if exact and image.size != (size, size):
-                found = f"{image.width} x {image.height} pixels, others {size} x {size}"
-                raise InputError(f"{what} has {found}; say at what size to read them with data.size")
-            sizes.add(image.size)
-            pixels[place] = decoding.square(image, what, size=size, channels=channels)
-
-    def encoded() -> Iterator[tuple[int, str, bytes | None]]:
-        place = 0
-        for file, rows, cells in _read(files, column, indices):
-            if _listed(cells.type):
-                some = _pixels(f"{file}: {column}", cells)
-                if exact and some.shape[-1] != size:
-                    raise InputError(f"{file}: {column} has images of different sizes; say at what size to read with data.size")
-                result[place : place + len(cells)] = fit(some, size, channels)
-            else:
-                for i, (row, cell) in enumerate(zip(rows, _cells(cells))):
-                    yield place + i, f"{file}: row {row}", cell
-            place += len(cells)
-
-    decoding.each(work, encoded())
-    return result
+    for file, rows, cells in _read(files, column, indices):
+        if _listed(cells.type):
+            some = _pixels(f"{file}: {column}", cells)
+            if exact and some.shape[-1] != size:
+                raise InputError(f"{file}: {column} has images of different sizes; say at what size to read with data.size")
+            yield fit(some, size, channels)
+        else:
+            chosen = [decoding.Encoded(f"{file}: row {row}", cell) for row, cell in zip(rows, _cells(cells))]
+            yield decoding.squares(chosen, size=size, channels=channels, sizes=sizes, exact=exact)
 
 
 def _read(
@@ -250,12 +231,6 @@ def _between(ascending: np.ndarray, low: int, high: int) -> np.ndarray:
 
 def _cells(cells: Any) -> list[bytes | None]:
     return (cells.field("bytes") if pa.types.is_struct(cells.type) else cells).to_pylist()
-
-
-def _stream(cell: bytes | None, what: str) -> io.BytesIO:
-    if cell is None:
-        raise InputError(f"{what} holds no image (or only the path of one; embed the bytes)")
-    return io.BytesIO(cell)
 
 
 def _pixels(what: str, cells: Any) -> UInt8[Tensor, "n c h w"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,14 +39,14 @@ class Want:
 
 @dataclass(frozen=True)
 class Source:
-    """One split before its pixels are made: all labels, and how to get the images at given indices.
+    """One split before its pixels are made: all labels, and how to get the images at given indices, some at a time.
 
     `shape` is (c, h, w) where images are decoded one by one: what memory they will take can be told beforehand.
     `sizes` gathers the (width, height) that those decoded had.
     """
 
     labels: Int[Tensor, "n"]
-    images: Callable[[Tensor], Tensor]
+    images: Callable[[Tensor], Iterable[Tensor]]
     shape: tuple[int, int, int] | None = None
     sizes: set[tuple[int, int]] = field(default_factory=set)
 
@@ -65,11 +65,12 @@ class Set:
 
 
 UNLABELLED = -1
+_AT_ONCE = 1024  # images that may have to be resized together
 
 
 def held(images: Tensor, labels: Tensor) -> Source:
     """A source of images that are in memory already."""
-    return Source(labels, lambda indices: images[indices])
+    return Source(labels, lambda indices: (images[some] for some in indices.split(_AT_ONCE)))
 
 
 class AllCut(UserWarning):

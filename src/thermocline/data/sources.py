@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +19,9 @@ from thermocline.data.hashing import balanced, held_out
 from thermocline.data.source import Set, Source, Want, held, located, tell_cut
 from thermocline.data.split import Split
 from thermocline.spec import Data, InputError, unknown
+
+Read = TypeVar("Read")
+Reading = Generator[tuple[int, int], None, Read]  # of images: how many are read, of how many
 
 NAMES: dict[str, str] = {
     "runes": "synthetic alphabet 0: 100 classes, 16 pixels, grey, 12000 + 3000 images, drawn on the spot",
@@ -71,16 +75,7 @@ def load(
     (torch.Size([200, 1, 16, 16]), 50, [20, 20, 20, 20, 20, 20, 20, 20, 20, 20])
     """
     asked = Data(name, classes, size, train, test, imbalance=imbalance, label_noise=label_noise)  # which checks them
-    want = Want(classes, size, None, train, test, asked.imbalance, asked.label_noise, device)
-    if like is not None:
-        if size not in (None, like.size):
-            raise InputError(f"size={size} contradicts like=: {like.name} has {like.size} pixels a side")
-        want = replace(want, size=like.size, channels=like.channels)
-    found = _find(name, data_dir)
-    first, second = _splits(name, found.read(want), want, like)
-    names = tuple(found.names())[: first.classes]
-    named = names if len(set(names)) == first.classes else ()
-    return replace(first, names=named), replace(second, names=named)
+    return last(reading(asked, like=like, device=device, data_dir=data_dir))
 
 
 def load_other(
@@ -94,16 +89,55 @@ def load_other(
 
     Such a test set is read `like` another, or else with pixels in [0, 1].
     """
+    return last(reading_other(name, like=like, device=device, data_dir=data_dir))
+
+
+def reading(
+    asked: Data,
+    *,
+    like: Split | None = None,
+    device: str | torch.device = "cpu",
+    data_dir: str | os.PathLike[str] | None = None,
+) -> Reading[tuple[Split, Split]]:
+    """`load`, saying as it goes how many of how many images are read."""
+    want = Want(
+        asked.classes, asked.size, None, asked.train, asked.test, asked.imbalance, asked.label_noise, torch.device(device)
+    )
+    if like is not None:
+        if asked.size not in (None, like.size):
+            raise InputError(f"size={asked.size} contradicts like=: {like.name} has {like.size} pixels a side")
+        want = replace(want, size=like.size, channels=like.channels)
+    found = _find(asked.name, data_dir)
+    first, second = yield from _splits(asked.name, found.read(want), want, like)
+    names = tuple(found.names())[: first.classes]
+    named = names if len(set(names)) == first.classes else ()
+    return replace(first, names=named), replace(second, names=named)
+
+
+def reading_other(
+    name: str,
+    *,
+    like: Split | None = None,
+    device: str | torch.device = "cpu",
+    data_dir: str | os.PathLike[str] | None = None,
+) -> Reading[tuple[Split | None, Split]]:
+    """`load_other`, saying as it goes how many of how many images are read."""
     want = Want(device=device) if like is None else Want(size=like.size, channels=like.channels, device=device)
     if (source := _find(name, data_dir).alone(want)) is None:
-        return load(name, like=like, device=device, data_dir=data_dir)
-    if source.shape is not None:
-        memory.check(name, 0, len(source.labels), shape=source.shape, device=device)
-    images = pixels.fit(source.images(torch.arange(len(source.labels))), want.size, want.channels).to(device)
-    tell_cut(name, source.sizes)
+        return (yield from reading(Data(name), like=like, device=device, data_dir=data_dir))
+    (images,) = yield from _images(name, [source], [torch.arange(len(source.labels))], want)
     plain = torch.zeros(images.shape[1], device=device), torch.ones(images.shape[1], device=device)
     mean, std = plain if like is None else (like.mean.to(device), like.std.to(device))
     return None, Split(images, source.labels.to(device), name, int(source.labels.max()) + 1, mean, std)
+
+
+def last(reading: Generator[object, None, Read]) -> Read:
+    """What it gives in the end."""
+    try:
+        while True:
+            next(reading)
+    except StopIteration as end:
+        return end.value
 
 
 def check(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> None:
@@ -149,13 +183,12 @@ def _drawn(seed: int, want: Want) -> tuple[Source, Source]:
         raise InputError(f"runes are drawn at {low} to {high} pixels a side, got {size}")
     counts = {"train": want.train or 12_000, "test": want.test or 3_000}
     _enough(counts["train"], classes)
-    train, test = (
-        Source(
-            runes.labels(classes, count),
-            partial(runes.render, seed=seed, split=split, classes=classes, size=size, device=want.device),
-        )
-        for split, count in counts.items()
-    )
+
+    def source(split: str, count: int) -> Source:
+        render = partial(runes.render, seed=seed, split=split, classes=classes, size=size, device=want.device)
+        return Source(runes.labels(classes, count), lambda indices: [render(indices)])
+
+    train, test = (source(split, count) for split, count in counts.items())
     return train, test
 
 
@@ -228,7 +261,7 @@ def _meant(path: str) -> str | None:
     return f"arrays:{path}" if path.endswith(".npz") and (":" not in path or located(path).exists()) else None
 
 
-def _splits(name: str, sources: tuple[Source, Source], want: Want, like: Split | None) -> tuple[Split, Split]:
+def _splits(name: str, sources: tuple[Source, Source], want: Want, like: Split | None) -> Reading[tuple[Split, Split]]:
     train, test = sources
     classes = _classes(name, train.labels, test.labels, want.classes)
     chosen = {
@@ -239,19 +272,40 @@ def _splits(name: str, sources: tuple[Source, Source], want: Want, like: Split |
         chosen["train"] = chosen["train"][tampering.thinned(name, train.labels[chosen["train"]], imbalance=want.imbalance)]
     labels = [source.labels[indices] for source, indices in zip(sources, chosen.values())]
     labels[0] = tampering.mislabelled(labels[0], chosen["train"], share=want.label_noise, classes=classes)
-    if train.shape is not None:
-        memory.check(name, *map(len, labels), shape=train.shape, device=want.device)
-    images = [
-        pixels.fit(source.images(indices), want.size, want.channels).to(want.device)
-        for source, indices in zip(sources, chosen.values())
-    ]
-    tell_cut(name, train.sizes | test.sizes)
-    mean, std = (like.mean.to(want.device), like.std.to(want.device)) if like is not None else pixels.statistics(images[0])
+    images = yield from _images(name, sources, list(chosen.values()), want)
+    mean, std = (like.mean, like.std) if like is not None else pixels.statistics(images[0])
+    mean, std = mean.to(want.device), std.to(want.device)
     if like is None and not std.all():
         flat = int((std == 0).nonzero()[0])
         raise InputError(f"{name}: every training pixel of channel {flat} has the same value; there is nothing to learn")
     first, second = (Split(x, y.to(want.device), name, classes, mean, std) for x, y in zip(images, labels))
     return first, second
+
+
+def _images(name: str, sources: Sequence[Source], chosen: Sequence[Tensor], want: Want) -> Reading[list[Tensor]]:
+    """The images at these indices of each source, as wanted and where they are to stay."""
+    counts = [len(indices) for indices in chosen]
+    if (shape := sources[0].shape) is not None:
+        memory.check(name, sum(counts[:-1]), counts[-1], shape=shape)
+    images = []
+    for source, indices in zip(sources, chosen):
+        images.append((yield from _gathered(source, indices, want, sum(map(len, images)), sum(counts))))
+    tell_cut(name, set().union(*(source.sizes for source in sources)))
+    home = memory.home(name, images, want.device)
+    return [whole.to(home) for whole in images]
+
+
+def _gathered(source: Source, indices: Tensor, want: Want, before: int, count: int) -> Reading[Tensor]:
+    """All of them in one tensor; they come after so many `before`, of `count`."""
+    whole, done = torch.empty(0), 0
+    for some in source.images(indices):
+        some = pixels.fit(some, want.size, want.channels)
+        if not done:
+            whole = some.new_empty(len(indices), *some.shape[1:])
+        whole[done : done + len(some)] = some
+        done += len(some)
+        yield before + done, count
+    return whole
 
 
 def _classes(name: str, train: Tensor, test: Tensor, wanted: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Images and labels resident on a device, and the batches taken from them."""
+"""Images and labels, and the batches made of them on a device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Part of a data set as uint8 images on one device, with the normalisation its networks were trained under."""
+    """Part of a data set as uint8 images, with the normalisation its networks were trained under.
+
+    Images lie on the device that batches are made on, as labels do, or in main memory where it has no room for them.
+    """
 
     images: UInt8[Tensor, "n c h w"]
     labels: Int[Tensor, "n"]
@@ -62,8 +65,13 @@ class Split:
 
     @property
     def device(self) -> torch.device:
-        """Where the images are."""
-        return self.images.device
+        """Where batches are made."""
+        return self.labels.device
+
+    @property
+    def resident(self) -> bool:
+        """Whether the images are on that device too."""
+        return self.images.device == self.device
 
     @property
     def guessing(self) -> float:
@@ -77,10 +85,15 @@ class Split:
         dtype: torch.dtype = torch.float32,
         augment: str = "none",
         draws: Int[Tensor, "b 3"] | None = None,
+        images: UInt8[Tensor, "b c h w"] | None = None,
     ) -> Batch:
-        """The samples at these indices, augmented as drawn, then normalised: (x / 255 - mean) / std."""
+        """The samples at these indices, augmented as drawn, then normalised: (x / 255 - mean) / std.
+
+        Their `images` may be given, where they have been brought to the device before.
+        """
         indices = indices.to(self.device, torch.int64)
-        images = self.images[indices]
+        if images is None:
+            images = self.images[indices.to(self.images.device)].to(self.device)
         if augment != "none":
             if draws is None:
                 raise InputError(f"augment={augment!r} needs draws, one row a sample: see data.draw")
@@ -94,7 +107,7 @@ class Split:
         for start in range(0, len(self), size):
             here = slice(start, min(start + size, len(self)))
             indices = torch.arange(here.start, here.stop, device=self.device)
-            yield Batch(self._normalise(self.images[here], dtype), self.labels[here], indices)
+            yield Batch(self._normalise(self.images[here].to(self.device), dtype), self.labels[here], indices)
 
     def seen(self, inputs: str) -> Split:
         """The same images for a model that sees its inputs in another way, one of `INPUTS`.
@@ -122,7 +135,7 @@ class Split:
         return digest.hexdigest()[:12]
 
     def to(self, device: str | torch.device) -> Split:
-        """The same split on another device."""
+        """The same split with all of it on another device."""
         tensors = {name: getattr(self, name).to(device) for name in ("images", "labels", "mean", "std")}
         return replace(self, **tensors)
 

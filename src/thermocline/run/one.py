@@ -7,7 +7,7 @@ import functools
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ Splits = dict[str, data.Split]  # by the name they have in rows
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands."""
+    """Where a run stands: at which step, or how many images of the set that the note names are read."""
 
     run: str
     phase: Literal["loading", "training", "measuring", "finished", "failed", "elsewhere"]
@@ -72,17 +72,14 @@ def follow(
     directory = _directory(what, directory)
     record.check_place(directory)
     fresh = not (directory / "spec.json").exists()
-    ready = functools.cache(functools.partial(_prepare, what, team, place, data_dir))
+    prepare = functools.partial(_prepare, what, team, place, data_dir, tell)
     with _memory_said(what):
-        if fresh:  # what is refused leaves no directory behind
-            yield tell("loading", note=what.data.name)
-            ready()
+        ready = (yield from prepare()) if fresh else None  # what is refused leaves no directory behind
         with _open(directory, what, team) as log:
             if not log.finished:
-                if not fresh:
-                    yield tell("loading", note=what.data.name)
+                state, splits = ready or (yield from prepare())
                 try:
-                    yield from _carry_out(what, log, *ready(), tell, team, place, began)
+                    yield from _carry_out(what, log, state, splits, tell, team, place, began)
                 except train.Diverged as error:  # an outcome: the same run would come to it again
                     log.describe({"stopped": str(error)})
                     raise
@@ -144,9 +141,11 @@ def _open(directory: Path, what: spec.Run, team: Team) -> Iterator[record.Record
         yield log
 
 
-def _prepare(what: spec.Run, team: Team, device: torch.device, data_dir: str | None) -> tuple[train.State, Splits]:
+def _prepare(
+    what: spec.Run, team: Team, device: torch.device, data_dir: str | None, tell: Any
+) -> Generator[Progress, None, tuple[train.State, Splits]]:
     """The net before training, and every set; nothing is written."""
-    splits = _load(what.data, device, data_dir)
+    splits = yield from _load(what.data, device, data_dir, tell)
     train_on = splits["train"]
     train.check(what.train, train_on.classes, team)
     if what.train.batch > len(train_on):
@@ -211,15 +210,24 @@ def _resume(log: record.Record | _Listener, state: train.State, snapshots: list[
         state.restore(step, tensors)
 
 
-def _load(wanted: spec.Data, device: torch.device, data_dir: str | None) -> Splits:
-    places: Mapping[str, Any] = {"device": device, "data_dir": data_dir}
-    harder = {"imbalance": wanted.imbalance, "label_noise": wanted.label_noise}
-    train_on, test_on = data.load(
-        wanted.name, classes=wanted.classes, size=wanted.size, train=wanted.train, test=wanted.test, **harder, **places
-    )
-    pairs = {name: data.load(name, like=train_on, **places) for name in wanted.ood}
-    others = {f"{name}/{part}": split for name, pair in pairs.items() for part, split in zip(("train", "test"), pair)}
-    return {"train": train_on, "test": test_on, **others}
+def _load(wanted: spec.Data, device: torch.device, data_dir: str | None, tell: Any) -> Generator[Progress, None, Splits]:
+    """Every set of the run, telling how far it is read."""
+
+    def read(one: spec.Data, like: data.Split | None = None) -> Generator[Progress, None, tuple[data.Split, data.Split]]:
+        yield tell("loading", note=one.name)
+        steps = data.reading(one, like=like, device=device, data_dir=data_dir)
+        while True:
+            try:
+                yield tell("loading", *next(steps), one.name)
+            except StopIteration as end:
+                return end.value
+
+    train_on, test_on = yield from read(wanted)
+    splits = {"train": train_on, "test": test_on}
+    for name in wanted.ood:
+        others = yield from read(spec.Data(name), train_on)
+        splits |= {f"{name}/{part}": split for part, split in zip(("train", "test"), others)}
+    return splits
 
 
 def _directory(what: spec.Run, directory: str | os.PathLike[str] | None) -> Path:

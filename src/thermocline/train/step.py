@@ -13,6 +13,7 @@ from thermocline import softmax, spec
 from thermocline.data import Split, draw
 from thermocline.team import ALONE, Team
 from thermocline.train import schedule
+from thermocline.train.ahead import Ahead
 from thermocline.train.state import State
 from thermocline.train.together import share_statistics, sum_gradients
 
@@ -39,13 +40,18 @@ class Step:
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
         self.hits = torch.zeros((), dtype=torch.int64, device=device)  # samples this process got right so far
         self.share = team.share(size)
+        self.ahead = None if split.resident else Ahead(split, len(range(size)[self.share]))
         share_statistics(self.net, team)
 
     def prepare(self) -> None:
-        """Fill the tables when a new epoch begins, or when training resumes within one."""
+        """Fill the tables when a new epoch begins, or when training resumes within one, and have the step's images there."""
         epoch, position = divmod(self.state.step, self.per_epoch)
-        if epoch == self.epoch:
-            return
+        if epoch != self.epoch:
+            self._begin(epoch, position)
+        if self.ahead is not None:
+            self.ahead.bring(position)
+
+    def _begin(self, epoch: int, position: int) -> None:
         samples, image = self.order.numel(), (self.split.images.shape[2], self.split.images.shape[3])
         order = torch.randperm(len(self.split), generator=_generator(self.seed, "order", epoch))[:samples]
         draws = draw(self.train.augment, samples, size=image, generator=_generator(self.seed, "augment", epoch))
@@ -56,6 +62,8 @@ class Step:
         _replace(self.temperatures, self._plan(schedule.temperature, epoch))
         self.position.fill_(position)
         self.epoch = epoch
+        if self.ahead is not None:
+            self.ahead.follow(order.view_as(self.order)[:, self.share])
         if self.state.step == 0 and self.train.temperature_target is not None:
             self._settle()
 
@@ -84,7 +92,8 @@ class Step:
         """This process's part of the loss, the temperature, and how many samples it gets right."""
         train, share, dtype = self.train, self.share, self.state.temperature.dtype
         chosen, draws = self.order[self.position][0, share], self.draws[self.position][0, share]
-        batch = self.split.take(chosen, dtype=dtype, augment=train.augment, draws=draws)
+        images = None if self.ahead is None else self.ahead.images
+        batch = self.split.take(chosen, dtype=dtype, augment=train.augment, draws=draws, images=images)
         half = train.precision == "bfloat16"
         with torch.autocast(self.split.device.type, torch.bfloat16, enabled=half, cache_enabled=False):
             logits = net(batch.images)

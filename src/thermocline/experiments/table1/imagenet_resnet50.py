@@ -1,7 +1,7 @@
 """Table 1, ImageNet-1k / ResNet-50 [masarczyk2025softmax]: heat lowers rank, effective depth and OOD accuracy.
 
-Which other data the paper uses here is not known; ours are CIFAR-10 at the net's own size. The images must fit into the
-card's memory, where thermocline keeps them.
+Which other data the paper uses here is not known; ours are CIFAR-10 at the net's own size. The images take 200 GB of
+main memory, and stay there if the card has no room for them.
 """
 
 from thermocline.experiments import _claims, _recipes

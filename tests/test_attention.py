@@ -190,6 +190,18 @@ def test_entropy_where_keys_share_a_large_part() -> None:
     assert float((stats.entropy - truth.entropy).abs().max()) < 2e-3
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(2, 4, 2, 5, 9, 8, 8), (2, 6, 2, 5, 9, 8, 3), (1, 2, 1, 20, 2100, 4, 4)])
+@pytest.mark.parametrize("lay", [lambda x: x.mT.contiguous().mT, lambda x: x.movedim(1, 3).contiguous().movedim(3, 1)])
+def test_how_tensors_lie_in_memory_is_nothing(lay, sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+    given = tensors(sizes, seed=5, dtype=dtype)
+    options = {"causal": True, "backend": "sdpa", "return_stats": True}
+    there, here = adaptive_attention(*map(lay, given), **options), adaptive_attention(*given, **options)
+    assert lay(given[0]).stride(3) != 1
+    assert torch.allclose(there[0], here[0])
+    assert torch.allclose(there[1].entropy, here[1].entropy)
+
+
 @pytest.mark.parametrize("backend", ["reference", "sdpa"])
 def test_huge_logits_pick_the_largest(backend: str) -> None:
     q, k, v = tensors((1, 2, 2, 5, 8, 4, 4), 7, torch.float32, size=1000.0)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from thermocline.attention import stock
-from thermocline.attention.call import Call
+from thermocline.attention.call import Call, dense
 from thermocline.attention.entropies import entropies
 from thermocline.attention.reference import Attended, apart
 from thermocline.attention.rules import Rule
@@ -75,12 +75,12 @@ def writable(beta: Tensor, q: Tensor) -> Tensor:
 
 
 def even(call: Call) -> Call:
-    """The call with v as wide as k, which all stock kernels want: zeros added to both change neither logits nor sums."""
+    """The call with dense rows and v as wide as k, as all stock kernels want: zeros added change neither logits nor sums."""
     width, cuda = max(call.k.shape[3], call.v.shape[3]), call.q.device.type == "cuda"
     width = -(-width // 8) * 8 if cuda else width
     dtype = call.q.dtype if cuda else torch.promote_types(call.q.dtype, torch.float32)
     q, k, v = (x.to(dtype) for x in (call.q, call.k, call.v))
-    return replace(call, **{name: x if x.shape[3] == width else _padded(x, width) for name, x in zip("qkv", (q, k, v))})
+    return replace(call, **{name: dense(x if x.shape[3] == width else _padded(x, width)) for name, x in zip("qkv", (q, k, v))})
 
 
 def _padded(x: Tensor, width: int) -> Tensor:

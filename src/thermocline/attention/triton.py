@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from thermocline.attention import sdpa, stock
-from thermocline.attention.call import Call
+from thermocline.attention.call import Call, dense
 from thermocline.attention.entropies import BITS
 from thermocline.attention.reference import Attended
 from thermocline.attention.rules import PLAIN, Form, Rule
@@ -55,7 +55,7 @@ def attend(call: Call, rule: Rule) -> Attended:
     moves a logit by up to 2^-9 of its terms in bfloat16, and beta is held to what float16 can write; of few, beta multiplies
     float32 logits.
     """
-    call = replace(call, **{name: _dense(getattr(call, name)) for name in "qkv"})
+    call = replace(call, **{name: dense(getattr(call, name)) for name in "qkv"})
     form: Form | None = getattr(rule, "form", None)
     few = call.queries * call.q.shape[1] // call.k.shape[1] <= FEW
     with torch.cuda.device(call.q.device):  # where Triton launches; a model may lie on several
@@ -155,10 +155,6 @@ def _sight(call: Call) -> dict[str, Any]:
 def _numbers(form: Form) -> dict[str, Any]:
     bounds = (form.gate, form.least, form.most)
     return {"TABLE": sum(form.table, ()), "COLUMNS": len(form.table[0]), "BOUNDS": bounds, "EXP": form.exp}
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.stride(3) == 1 else x.contiguous()
 
 
 def _power(size: int) -> int:

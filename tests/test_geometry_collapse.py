@@ -232,6 +232,8 @@ def test_orthodev_by_definition(seed: int, scale: float) -> None:
     assert np.isclose(geometry.orthodev(means + 3, other + 3, centered=True), expected(*own))
     around = (means - centre).numpy(), (other - centre).numpy()
     assert np.isclose(geometry.orthodev(means, other, centered=True, global_mean=centre), expected(*around))
+    arrays = [x.numpy() for x in (means, other, centre)]
+    assert np.isclose(geometry.orthodev(*arrays[:2], centered=True, global_mean=arrays[2]), expected(*around))
 
 
 def test_orthodev_limits() -> None:

@@ -173,7 +173,9 @@ def test_the_bound_at_its_limits() -> None:
 
 def test_the_bound_wants_columns(gen: torch.Generator) -> None:
     rows = torch.softmax(torch.randn(5, 8, generator=gen), 1)
-    geometry.softmax_gap_bound(rows.T, sharp=True)
+    bound = geometry.softmax_gap_bound(rows.T, sharp=True)
+    for same in (rows.T.double(), rows.T.double().numpy()):  # the sums of which are as far from 1 as in float32
+        assert torch.allclose(geometry.softmax_gap_bound(same, sharp=True), bound)
     with pytest.raises(ValueError, match="transpose"):
         geometry.softmax_gap_bound(rows, sharp=True)
     with pytest.raises(ValueError, match="an entry is"):

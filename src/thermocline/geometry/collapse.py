@@ -106,11 +106,11 @@ def nearest_class_mean(features: Float[Tensor, "n d"], class_means: Float[Tensor
 
 
 def orthodev(
-    class_means: Float[Tensor, "c d"],
-    ood_mean: Float[Tensor, "d"],
+    class_means: Real[Array, "c d"],
+    ood_mean: Real[Array, "d"],
     *,
     centered: bool,
-    global_mean: Float[Tensor, "d"] | None = None,
+    global_mean: Real[Array, "d"] | None = None,
 ) -> Float[Tensor, ""]:
     """How far the mean of other data is from orthogonal to the class means: 0 is orthogonal, 1 is parallel.
 
@@ -125,11 +125,11 @@ def orthodev(
     """
     if global_mean is not None and not centered:
         raise ValueError("global_mean is what centered=True subtracts; with centered=False leave it out")
-    means, other = class_means.double(), ood_mean.double()
+    means, other = reals(class_means, "class_means").double(), reals(ood_mean, "ood_mean").double()
     if means.ndim != 2 or other.shape != means.shape[1:]:
         raise ValueError(f"the mean of other data is of shape {tuple(other.shape)}, the class means {tuple(means.shape)}")
     if centered:
-        centre = means.mean(0) if global_mean is None else global_mean.double()
+        centre = means.mean(0) if global_mean is None else reals(global_mean, "global_mean").double()
         means, other = means - centre, other - centre
     return ((means @ other).abs() / (means.norm(dim=1) * other.norm())).mean()
 

@@ -158,7 +158,8 @@ def softmax_gap_bound(probabilities: Real[Array, "c n"], *, sharp: bool) -> Floa
         raise ValueError(f"a gap needs classes and columns, got shape {tuple(probabilities.shape)}")
     s = probabilities.double()
     off, least = float((s.sum(0) - 1).abs().max()), float(s.min())
-    if not (off <= torch.finfo(probabilities.dtype).eps ** 0.5 and least >= 0):  # NaN is neither
+    coarse = max(torch.finfo(dtype).eps for dtype in (probabilities.dtype, torch.float32))  # float64 may hold what float32 made
+    if not (off <= coarse**0.5 and least >= 0):  # NaN is neither
         problem = f"an entry is {least:.2g}" if least < 0 else f"a column sum is off by {off:.2g}"
         raise ValueError(f"columns must be probability vectors (if yours are in rows, transpose); {problem}")
     gram = s.T @ s

@@ -47,7 +47,7 @@ def test_arrays_are_read_as_tensors_are(dtype: type) -> None:
     p, short = torch.softmax(logits, 1), labels.numpy().astype(dtype)
     backwards = np.flip(np.flip(logits.numpy(), 0).copy(), 0)  # as torch cannot have memory
     backwards.flags.writeable = False
-    for rows in (backwards, logits):
+    for rows in (backwards, logits, logits.numpy().astype(">f8")):
         assert softmax.fit_temperature(rows, short) == softmax.fit_temperature(logits, labels)
     for score in (softmax.brier_score, softmax.negative_log_likelihood):
         assert score(short, probabilities=p.numpy()) == score(labels, probabilities=p)

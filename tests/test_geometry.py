@@ -167,7 +167,8 @@ def test_a_spectrum_is_sorted_first() -> None:
 def test_whole_numbers_numpy_and_class_moments_are_clouds() -> None:
     x = torch.tensor([[3, 0], [-3, 0], [0, 1], [0, -1], [3, 0]])
     expected = np.linalg.svd(x.numpy() - x.double().numpy().mean(0), compute_uv=False)
-    for same in (x, x.numpy(), x.double().numpy(), ClassMoments.of(x.double(), torch.arange(5) % 2, classes=2)):
+    swapped = x.double().numpy().astype(">f8")
+    for same in (x, x.numpy(), x.double().numpy(), swapped, ClassMoments.of(x.double(), torch.arange(5) % 2, classes=2)):
         assert np.allclose(geometry.singular_values(same), expected)
         assert int(geometry.numerical_rank(same, of="features", rtol=1e-3)) == 2
     assert int(geometry.numerical_rank(np.array([1, 0, 7]), of="features", rtol=1e-3)) == 2

@@ -292,7 +292,7 @@ def reals(x: Real[Array, "..."] | Sequence[Any], what: str) -> Float[Tensor, "..
         array = np.require(x, requirements=["C", "W"])
         if array.dtype.kind not in "biuf":
             raise TypeError(f"{what} must be real numbers, got {type(x).__name__} of {array.dtype}")
-        x = torch.from_numpy(array)
+        x = torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))  # files may have the other one
     if x.is_complex():
         raise TypeError(f"{what} must be real numbers, got {x.dtype}")
     return x if x.is_floating_point() else x.double()

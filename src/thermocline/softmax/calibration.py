@@ -272,4 +272,7 @@ def _rows(given: Rows, indices: Labels, what: str) -> tuple[Tensor, Tensor]:
 
 def _tensor(x: Tensor | np.ndarray) -> Tensor:
     """As it is, or without a copy where torch can have the memory of an array as it lies there."""
-    return x if isinstance(x, Tensor) else torch.from_numpy(np.require(x, requirements=["C", "W"]))
+    if isinstance(x, Tensor):
+        return x
+    array = np.require(x, requirements=["C", "W"])
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))  # files may have the other byte order

@@ -1,6 +1,9 @@
 """Detectors, features and tables go to disk and come back the same; what is not one of them is named."""
 
+import contextlib
+import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ import torch
 from detect_cases import NAMES, drawn, every
 from safetensors.torch import save_file
 
-from thermocline import shelf
+from thermocline import detect, shelf
 from thermocline.shelf import Features
 from thermocline.spec import InputError
 
@@ -29,8 +32,6 @@ def test_a_detector_comes_back_scoring_the_same(gen: torch.Generator, tmp_path: 
 
 
 def test_an_unfitted_detector_is_not_kept(tmp_path: Path) -> None:
-    from thermocline import detect
-
     with pytest.raises(ValueError, match="fit"):
         shelf.save_detector(detect.KNN(k=3), tmp_path / "d.safetensors")
     assert not list(tmp_path.iterdir())
@@ -64,6 +65,47 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
         (tmp_path / "torn").write_bytes(b"PK\x03\x04 torn")
         with pytest.raises(InputError, match="torn"):
             load(tmp_path / "torn")
+
+
+def test_a_flipped_bit_of_a_detector_is_damage(gen: torch.Generator, tmp_path: Path) -> None:
+    """Of a setting, or of a number it learned; the format itself notices neither, and it would score otherwise."""
+    data, file = drawn(gen), tmp_path / "d.safetensors"
+    shelf.save_detector(detect.KNN(k=3).fit(data.x, data.logits, data.y), file)
+    content = file.read_bytes()
+    for at in (content.index(b"k") + len('k\\": '), len(content) - 40):
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(InputError, match="its checksum does not match"):
+            shelf.load_detector(file)
+
+
+def test_a_detector_of_an_earlier_version_has_no_checksum(tmp_path: Path) -> None:
+    save_file({}, tmp_path / "d.safetensors", metadata={"detector": "MSP", "settings": json.dumps({"temperature": 2.0})})
+    assert repr(shelf.load_detector(tmp_path / "d.safetensors")) == "MSP(temperature=2.0)"
+
+
+def test_features_that_cannot_be_written_leave_those_of_before(
+    gen: torch.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, file = drawn(gen), tmp_path / "f.npz"
+    shelf.save_features(Features(data.x, data.logits), file)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="No space left"):
+        shelf.save_features(Features(data.x + 1, data.logits), file)
+    assert torch.equal(shelf.load_features(file).features, data.x)
+
+
+def test_features_with_a_flipped_bit_anywhere_are_read_or_named(gen: torch.Generator, tmp_path: Path) -> None:
+    data, file = drawn(gen), tmp_path / "f.npz"
+    shelf.save_features(Features(data.x[:2], data.logits[:2]), file)
+    content = file.read_bytes()
+    for at in range(0, len(content), 3):
+        file.write_bytes(content[:at] + bytes([content[at] ^ 8]) + content[at + 1 :])
+        with contextlib.suppress(InputError):
+            shelf.load_features(file)
 
 
 def test_features_come_back(gen: torch.Generator, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ table     .csv or .parquet, by suffix
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from thermocline import detect
-from thermocline.record import write
+from thermocline.record import sealed, unsealed, write
 from thermocline.spec import InputError
 
 SUFFIXES = (".csv", ".parquet")
@@ -47,7 +47,7 @@ def save_detector(detector: detect.Detector, path: str | os.PathLike[str]) -> No
     # Each in memory of its own, which the format wants: a detector inside another may read the same head.
     plain = {key: tensor.cpu().clone(memory_format=torch.contiguous_format) for key, tensor in tensors.items()}
     about = {"detector": name, "settings": json.dumps(settings)}
-    write(Path(path), save(plain, metadata=about))
+    write(Path(path), save(sealed(_said(about), plain), metadata=about))
 
 
 def load_detector(path: str | os.PathLike[str], *, device: torch.device | str = "cpu") -> Any:
@@ -62,6 +62,10 @@ def load_detector(path: str | os.PathLike[str], *, device: torch.device | str = 
     if not {"detector", "settings"} <= about.keys():
         raise InputError(f"{path} holds tensors but no detector: make one with thermocline detect fit")
     try:
+        tensors = unsealed(_said(about), tensors)
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}); fit the detector again") from None
+    try:
         settings = json.loads(about["settings"])
     except ValueError:
         raise InputError(f"{path}: the settings of its detector are not JSON") from None
@@ -70,22 +74,28 @@ def load_detector(path: str | os.PathLike[str], *, device: torch.device | str = 
     return detect.restore(about["detector"], settings, tensors)
 
 
+def _said(about: dict[str, str]) -> str:
+    return f"{about['detector']} {about['settings']}"
+
+
 def save_features(found: Features, path: str | os.PathLike[str]) -> None:
-    """Write features as arrays; bfloat16, which numpy has not, as float32."""
+    """Write features as arrays, whole or not at all; bfloat16, which numpy has not, as float32."""
     arrays = {name: tensor for name, tensor in found._asdict().items() if tensor is not None}
     plain = {name: tensor.cpu().float() if tensor.dtype == torch.bfloat16 else tensor.cpu() for name, tensor in arrays.items()}
-    with open(path, "wb") as file:
-        np.savez(file, **{name: tensor.numpy() for name, tensor in plain.items()})  # pyright: ignore[reportArgumentType]
+    file = io.BytesIO()
+    np.savez(file, **{name: tensor.numpy() for name, tensor in plain.items()})  # pyright: ignore[reportArgumentType]
+    write(Path(path), file.getvalue())
 
 
 def load_features(path: str | os.PathLike[str], *, device: torch.device | str = "cpu") -> Features:
     """Features from a file: arrays `features` (n, d) and `logits` (n, c), and if you like `labels`, `weight` and `bias`."""
     _require(path)
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: torch.from_numpy(archive[name]) for name in archive.files if name in Features._fields}
-    except (ValueError, zipfile.BadZipFile, AttributeError, TypeError):
-        raise InputError(f"{path} cannot be read as an .npz of plain arrays") from None
+    with open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {name: torch.from_numpy(archive[name]) for name in archive.files if name in Features._fields}
+        except Exception:  # NumPy raises whatever its zip and array parsers raise
+            raise InputError(f"{path} cannot be read as an .npz of plain arrays") from None
     if missing := [name for name in ("features", "logits") if name not in arrays]:
         raise InputError(f"{path} has no array {missing[0]!r}; it needs features (n, d) and logits (n, c)")
     found = Features(**{name: tensor.to(device) for name, tensor in arrays.items()})

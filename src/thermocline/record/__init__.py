@@ -28,14 +28,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thermocline import spec as specs
-from thermocline.record.checkpoint import load_checkpoint, save_checkpoint
+from thermocline.record.checkpoint import load_checkpoint, save_checkpoint, sealed, unsealed
 from thermocline.record.files import read_facts, read_json, write, writing
 from thermocline.spec import InputError, Run
 
 __all__ = [
     "RANK", "SCHEMA", "Busy", "Loaded", "Paths", "Record", "Row", "as_runs", "check_place", "find_runs", "load_checkpoint",
-    "load_rows", "load_run", "load_runs", "open_run", "parameters", "params", "parquet", "read_facts", "same_run", "stopped",
-    "table", "write",
+    "load_rows", "load_run", "load_runs", "open_run", "parameters", "params", "parquet", "read_facts", "same_run", "sealed",
+    "stopped", "table", "unsealed", "write",
 ]  # fmt: skip
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -233,7 +233,8 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
             if any(column.null_count for column in rows.columns):
                 raise pa.ArrowInvalid("a column is missing")
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{path / 'rows.parquet'} is damaged ({error}); delete it and run again to rebuild it") from None
+            told = " ".join(str(error).split())  # some of what pyarrow says is in several lines
+            raise InputError(f"{path / 'rows.parquet'} is damaged ({told}); delete it and run again to rebuild it") from None
     else:
         rows = table(run, _read_log(path / "rows.log", repair=False))
     return Loaded(path, run, provenance, rows, finished)

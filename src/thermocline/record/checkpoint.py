@@ -23,9 +23,7 @@ def save_checkpoint(path: Path, step: int, tensors: Mapping[str, Tensor]) -> Non
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    # A tensor, not a second entry of the metadata: those are written in any order, and two runs must agree to the byte.
-    whole = {**plain, _CHECKSUM: _checksum(step, plain)}
-    write(path / NAME, save(whole, metadata={"step": str(step)}))
+    write(path / NAME, save(sealed(str(step), plain), metadata={"step": str(step)}))
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> tuple[int, dict[str, Tensor]] | None:
@@ -39,20 +37,31 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[int, dict[str, Tensor
         with safe_open(file, framework="pt") as opened:
             step = int((opened.metadata() or {}).get("step", ""))
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  not a dict
-        checksum = tensors.pop(_CHECKSUM, None)  # versions before this one wrote none
-        if checksum is not None and checksum != _checksum(step, tensors):
-            raise ValueError("its checksum does not match")
+        return step, unsealed(str(step), tensors)
     except (SafetensorError, ValueError) as error:
         raise InputError(f"{file} is damaged ({error}); delete it to start this run again from its beginning") from None
-    return step, tensors
 
 
-def _checksum(step: int, tensors: Mapping[str, Tensor]) -> Tensor:
-    """CRC-32 of a step and of tensors, names and shapes included."""
+def sealed(about: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors for a file, and beside them a checksum of them and of what is said about them."""
+    # A tensor, not a second entry of the metadata: those are written in any order, and two runs must agree to the byte.
+    return {**tensors, _CHECKSUM: _checksum(about, tensors)}
+
+
+def unsealed(about: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a file without their checksum; raise where it does not match. Earlier versions wrote none."""
+    plain = {name: tensor for name, tensor in tensors.items() if name != _CHECKSUM}
+    if _CHECKSUM in tensors and tensors[_CHECKSUM] != _checksum(about, plain):
+        raise ValueError("its checksum does not match")
+    return plain
+
+
+def _checksum(about: str, tensors: Mapping[str, Tensor]) -> Tensor:
+    """CRC-32 of a text and of tensors, names and shapes included."""
     import torch
 
-    checksum = zlib.crc32(b"%d" % step)
+    checksum = zlib.crc32(about.encode())
     for name, tensor in sorted(tensors.items()):
         checksum = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), checksum)
-        checksum = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, checksum)
+        checksum = zlib.crc32(tensor.cpu().reshape(-1).view(torch.uint8).numpy().data, checksum)
     return torch.tensor(checksum)

@@ -1,5 +1,8 @@
 """A model comes back from scan and Watch as it was given: buffers, modes, gradients, hooks, random states; errors or not."""
 
+import random
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -142,3 +145,10 @@ def test_a_cache_that_grew_stays_as_it_is() -> None:
         net = nn.Sequential(Cached(), nn.ReLU(), nn.Linear(16, 3))
     scan(net)
     assert net(X[:90]).shape == (90, 3)
+
+
+def test_the_first_use_in_a_process_draws_no_random_number_either() -> None:
+    """It imports much, and something of that draws."""
+    script = "import random, thermocline as tc; random.seed(0); tc.Watch, tc.scan; print(random.random())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert float(done.stdout) == random.Random(0).random()

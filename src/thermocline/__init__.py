@@ -4,6 +4,7 @@ The names below load on first use, so that `import thermocline` and `thermocline
 """
 
 import importlib
+import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,10 +29,14 @@ __all__ = [*_HOMES, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"thermocline.{name}")
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"thermocline.{_HOMES[name]}"), name)
+    before = random.getstate()  # from which rich draws while it is imported, which may be long after a script has seeded it
+    try:
+        if name in _MODULES:
+            return importlib.import_module(f"thermocline.{name}")
+        if name in _HOMES:
+            return getattr(importlib.import_module(f"thermocline.{_HOMES[name]}"), name)
+    finally:
+        random.setstate(before)
     raise AttributeError(f"module 'thermocline' has no attribute {name!r}")
 
 

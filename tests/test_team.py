@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from thermocline import run
 from thermocline.moments import ClassMoments, Moments
-from thermocline.spec import Data, Net, Run, Train
+from thermocline.spec import Data, InputError, Net, Run, Train
 
 SMALL = [
     "--data", "runes", "--net", "resnet8", "--temperature", "5", "--ood", "digits",
@@ -83,6 +84,15 @@ def test_sets_smaller_than_the_team_are_named_before_training(tmp_path: Path) ->
     words = ["train", "--set", "data.train=64", "--set", "data.test=2", "--set", "data.classes=2", "--device", "cpu", "--out"]
     done = launch(3, *words, str(tmp_path / "run"), expect=1)
     assert "3 processes share every set, and test has only 2 images" in done.stderr
+
+
+@pytest.mark.parametrize("size", ["2", ""])
+def test_a_world_size_without_torchrun_is_said(tmp_path: Path, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job scripts set it out of habit."""
+    monkeypatch.setenv("WORLD_SIZE", size)
+    with pytest.raises(InputError, match=f"WORLD_SIZE is '{size}', but RANK is not set"):
+        run.run(Run(), tmp_path / "a", device="cpu")
+    assert not list(tmp_path.iterdir())
 
 
 def test_verbs_that_do_not_share_their_work_say_so(tmp_path: Path) -> None:

@@ -29,6 +29,13 @@ class _Sum(torch.autograd.Function):
         return _Sum.forward(ctx, grads[0])
 
 
+def lacking() -> str:
+    """What torchrun would have set and is not there, though WORLD_SIZE says that there are several processes; else nothing."""
+    names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    return next((name for name in names if several and name not in os.environ), "")
+
+
 class Team:
     """This process among `size` of them, as the one of number `rank`; alone unless told otherwise."""
 

@@ -16,7 +16,7 @@ import torch
 
 from thermocline import data, measure, nets, provenance, record, spec, train
 from thermocline.spec import InputError
-from thermocline.team import Team
+from thermocline.team import Team, lacking
 
 SAVE_SECONDS = 30.0  # between checkpoints, looked at with every progress report
 UPDATES = 200  # progress reports a run
@@ -45,6 +45,9 @@ def run(
 
 def check(what: spec.Run, *, device: str = "auto", data_dir: str | None = None) -> None:
     """Raise unless every name in the spec is known and the device is there: seconds before, not hours into, a run."""
+    if absent := lacking():
+        alone = "start processes that share a run by torchrun, or unset WORLD_SIZE for one alone"
+        raise InputError(f"WORLD_SIZE is {os.environ['WORLD_SIZE']!r}, but {absent} is not set: {alone}")
     nets.check(what.net)
     for name in (what.data.name, *what.data.ood):
         data.check(name, data_dir=data_dir)

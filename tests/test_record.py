@@ -1,10 +1,14 @@
 """Rows survive a kill at any byte, are never doubled, and damage is said."""
 
+import errno
 import json
 import multiprocessing
+import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -230,6 +234,62 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
             signal.signal(signal.SIGXFSZ, handler)
     with pytest.warns(UserWarning, match="cut short"):
         assert len(values(path)) == 9
+
+
+def test_a_step_that_could_not_be_written_can_be_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a watch, whose training goes on when somebody has made room."""
+    path, sync, whole = filled(tmp_path / "a"), os.fsync, values(tmp_path / "a")
+
+    def full(file: int) -> None:
+        os.truncate(file, os.fstat(file).st_size - 20)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with open_run(path, RUN) as log:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match=r"cannot write .*rows\.log"):
+            log.append(3, rows(3))
+        monkeypatch.setattr(os, "fsync", sync)
+        log.append(4, rows(4))
+    assert values(path)[: len(whole)] == whole
+    assert len(values(path)) == 12
+
+
+def test_two_processes_may_write_one_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As two do that share a sweep and end together: each writes the whole of it, and the last one stands."""
+    page, sync = tmp_path / "report.html", os.fsync
+
+    def meanwhile(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        other = f"from pathlib import Path; from thermocline.record import write; write(Path({str(page)!r}), b'theirs')"
+        subprocess.run([sys.executable, "-c", other], check=True)
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    record.write(page, b"ours, which is longer")
+    assert page.read_bytes() == b"ours, which is longer"
+    assert list(tmp_path.iterdir()) == [page]
+
+
+def test_what_kills_leave_of_files_is_cleared_away(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a")
+    for name in ("checkpoint.safetensors.1", "rows.parquet.7", "report.html.9"):
+        (path / f".{name}.draft").write_bytes(b"torn")
+    with open_run(path, RUN):
+        pass
+    assert [file.name for file in path.glob(".*.draft")] == [".report.html.9.draft"]  # which another may be writing now
+
+
+def test_a_file_system_without_locks_is_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(record.fcntl, "flock", unknown)
+    with (
+        pytest.raises(InputError, match=r"cannot be locked \(Function not implemented\)") as said,
+        open_run(tmp_path / "a", RUN),
+    ):
+        pass
+    assert not isinstance(said.value, record.Busy)
 
 
 def test_a_kill_before_the_spec_was_written_leaves_a_usable_directory(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """A model and data of the user's own: any kind of either, measured without a trace left behind."""
 
 import contextlib
+import errno
 import json
 import math
+import os
 import random
 import re
 import shutil
@@ -641,6 +643,22 @@ def test_a_watch_measures_the_end_of_training_once(way: str, tmp_path: Path) -> 
         right = (net.eval()(SETS["train"][0]).argmax(1) == SETS["train"][1]).double().mean()
     assert rows[-1]["value"] == pytest.approx(float(right))
     assert len({row["run"] for row in rows}) == 1
+
+
+def test_a_watch_goes_on_when_a_full_disk_has_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, sync = seeded(Foreign), os.fsync
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with tc.Watch(net, SETS["train"], every=1, directory=tmp_path / "w") as watch:
+        watch.step(0)
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match=r"cannot write .*rows\.log: No space left"):
+            watch.step(1)
+        monkeypatch.setattr(os, "fsync", sync)
+        watch.step(2)
+    assert set(record.load_rows(tmp_path / "w")["step"].to_pylist()) == {0, 2}
 
 
 def test_a_watch_left_by_an_error_measures_no_end(tmp_path: Path) -> None:

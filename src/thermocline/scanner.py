@@ -317,9 +317,9 @@ class Watch:
                 rows = measure.measure(self.net, self._sample, None, {}, final=False, follow=("all",), **self._options)
         finally:
             self._measuring = False
-        self._seen[step] = rows
         if self._log is not None and not self._log.recorded(step):
             self._log.append(step, rows)
+        self._seen[step] = rows
         scalars = {_key(row): row.value for row in rows}
         if self.writer is not None:
             for tag, value in scalars.items():

@@ -28,8 +28,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thermocline import spec as specs
+from thermocline.record.checkpoint import NAME as CHECKPOINT
 from thermocline.record.checkpoint import load_checkpoint, save_checkpoint, sealed, unsealed
-from thermocline.record.files import read_facts, read_json, write, writing
+from thermocline.record.files import drop_drafts, read_facts, read_json, write, writing
 from thermocline.spec import InputError, Run
 
 __all__ = [
@@ -100,6 +101,7 @@ class Record:
         self.path, self.run = path, run
         # Of a finished run the table counts: nothing is measured again, whatever became of the log.
         self._rows = {} if self.finished else dict(_read_log(path / "rows.log", repair=True))
+        self._whole = (path / "rows.log").stat().st_size if (path / "rows.log").exists() else 0  # bytes of whole lines
 
     @property
     def finished(self) -> bool:
@@ -121,9 +123,11 @@ class Record:
         rows = list(rows)
         body = json.dumps({"step": step, "rows": rows}, separators=(",", ":")).encode()
         with writing(self.path / "rows.log"), open(self.path / "rows.log", "ab") as log:
+            log.truncate(min(self._whole, log.tell()))  # of what a full disk cut short, if somebody made room and goes on
             log.write(b"%08x %s\n" % (zlib.crc32(body), body))
             log.flush()
             os.fsync(log.fileno())
+            self._whole = log.tell()
         self._rows[step] = rows
 
     def save(self, step: int, tensors: Mapping[str, Tensor]) -> None:
@@ -174,8 +178,13 @@ def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
     with held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise Busy(f"{path} is being written by another process; wait for it, or choose another directory") from None
+        except OSError as error:  # as where Lustre is mounted without flock
+            told = "two processes could write it at once; choose a directory on another file system"
+            raise InputError(f"{path} cannot be locked ({error.strerror}): {told}") from None
+        with writing(path):
+            drop_drafts(path, "spec.json", "provenance.json", "rows.parquet", CHECKPOINT)
         _claim(path, run)
         yield Record(path, run)
 

@@ -69,7 +69,7 @@ def _short(value: Any) -> str:
 
 def write(file: Path, content: bytes | pa.Buffer) -> None:
     """Write a whole file or nothing: a reader sees the old content or the new, whenever the power goes."""
-    draft = file.with_name(f".{file.name}.draft")
+    draft = file.with_name(f".{file.name}.{os.getpid()}.draft")  # its own: two processes may end with one report
     with writing(file):
         try:
             with open(draft, "wb") as stream:
@@ -85,6 +85,13 @@ def write(file: Path, content: bytes | pa.Buffer) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def drop_drafts(folder: Path, *names: str) -> None:
+    """Remove what kills have left of files that nobody else writes now."""
+    for name in names:
+        for draft in folder.glob(f".{name}.*draft"):
+            draft.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

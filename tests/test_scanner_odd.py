@@ -98,6 +98,84 @@ def test_what_can_be_read_only_once_is_refused() -> None:
     with pytest.raises(InputError, match="only once"):
         rows(seeded(mlp), DataLoader(Once(), 8), ["accuracy"])
 
+    class Stream:
+        """Goes on where it was: whoever looks at a batch of it has taken that from everyone else."""
+
+        def __init__(self) -> None:
+            self.left = iter(zip(x.split(30), y.split(30)))
+
+        def __iter__(self):
+            return self.left
+
+    with pytest.raises(InputError, match="only once"):
+        rows(seeded(mlp), Stream(), ["accuracy"])
+
+
+def test_batches_that_a_filter_left_empty_are_passed_over() -> None:
+    x, y = vectors()
+    batches = [(x[:0], y[:0]), (x[:50], y[:50]), (x[:0], y[:0]), (x[50:], y[50:])]
+
+    class Filtered(IterableDataset):
+        def __iter__(self):
+            yield from batches
+
+    wanted = rows(seeded(mlp), (x, y), ["accuracy", "loss"])
+    assert rows(seeded(mlp), DataLoader(Filtered(), batch_size=None), ["accuracy", "loss"]) == wanted
+    del batches[1:]
+    with pytest.raises(InputError, match="gave no sample"):
+        rows(seeded(mlp), DataLoader(Filtered(), batch_size=None), ["accuracy"])
+
+
+def test_a_loop_over_persistent_workers_goes_on_after_a_scan_of_its_loader() -> None:
+    x, y = vectors()
+    alone = {"num_workers": 1, "persistent_workers": True, "generator": torch.Generator()}
+    loader = DataLoader(TensorDataset(x, y), 30, **alone)
+    seen = []
+    for _, labels in loader:
+        seen.append(labels)
+        if len(seen) == 1:
+            rows(seeded(mlp), loader, ["accuracy"])
+        assert len(seen) < 5, "it began anew"
+    assert torch.equal(torch.cat(seen), y)
+
+
+class Quantised(nn.Module):
+    """Whole numbers come first among its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.codes = nn.Parameter(torch.zeros(3, dtype=torch.int8), requires_grad=False)
+        self.body = mlp()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert x.is_floating_point()
+        return self.body(x)
+
+
+def test_inputs_are_not_cut_to_whole_numbers_where_the_first_weight_is_one() -> None:
+    net, data = seeded(Quantised), vectors()
+    wanted = {r["params"]: r["value"] for r in rows(net.body, data, ["loss"])}
+    assert {r["params"]: r["value"] for r in rows(net, data, ["loss"])} == wanted
+
+
+def test_a_net_without_values_is_said() -> None:
+    net = seeded(mlp)
+    net[2].to("meta")
+    with pytest.raises(InputError, match=r"2\.weight has no values, as it is on the meta device"):
+        tc.scan(net, vectors(), vectors())
+
+
+def test_a_net_in_parallel_is_read_by_itself() -> None:
+    """Each of several copies would fire a hook; of several processes all would have to scan at once."""
+    net, data = seeded(mlp), vectors()
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        for parallel in (nn.DataParallel(net), nn.parallel.DistributedDataParallel(net)):
+            parallel.register_forward_pre_hook(lambda *_: pytest.fail("it was run in parallel"))
+            assert tc.scan(parallel, data, data, measures=["rank"]).layers == ["0", "2"]
+    finally:
+        torch.distributed.destroy_process_group()
+
 
 def test_a_batch_sampler_of_the_users_own_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = vectors(90)

@@ -156,12 +156,17 @@ def _facts(net: nn.Module, data: Any, names: Iterable[str], seed: int) -> dict[s
 def inner(model: nn.Module) -> nn.Module:
     """The net itself: hooks set after a model was compiled never fire, so read the one inside."""
     net = getattr(model, "_orig_mod", model)
+    # In parallel each of several copies would fire a hook, or processes that do not measure would be waited for.
+    while isinstance(net, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        net = getattr(net.module, "_orig_mod", net.module)
     if not isinstance(net, nn.Module):
         raise InputError(f"the model must be a torch.nn.Module, got a {type(net).__name__}")
     if next(net.parameters(), None) is None:
         raise InputError(f"{type(net).__name__} has no parameters: there is nothing to measure")
     if empty := [name for name, value in net.named_parameters() if nn.parameter.is_lazy(value)]:
         raise InputError(f"{empty[0]} has no values yet: run the net on a batch once, so that its lazy layers take their shape")
+    if empty := [name for name, value in net.named_parameters() if value.is_meta]:
+        raise InputError(f"{empty[0]} has no values, as it is on the meta device: load the weights first")
     return net
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -34,14 +35,17 @@ def batches(data: Any, net: nn.Module, *, size: int, order: Tensor | None = None
 
 def samples(data: Any, net: nn.Module, *, size: int, order: Tensor | None = None) -> Iterator[tuple[Arguments, Tensor | None]]:
     """The same of data that may be inputs alone, whose labels are None."""
-    weight = next(net.parameters())
-    found = False
-    for inputs, labels in _pairs(data, size, weight.dtype, order):
+    device, found = next(net.parameters()).device, False
+    # The first weight may be of whole numbers, as quantised ones are: inputs cut to them would be others.
+    dtype = next((weight.dtype for weight in net.parameters() if weight.is_floating_point()), torch.get_default_dtype())
+    for inputs, labels in _pairs(data, size, dtype, order):
+        arguments = {name: _fit(name, argument, device, dtype) for name, argument in _arguments(inputs).items()}
+        if not len(next(iter(arguments.values()))):
+            continue  # a loader that filters may leave a batch with nothing
         found = True
-        arguments = {name: _fit(name, argument, weight) for name, argument in _arguments(inputs).items()}
-        yield arguments, None if labels is None else _labels(labels).to(weight.device)
+        yield arguments, None if labels is None else _labels(labels).to(device)
     if not found:
-        raise InputError("a data set to measure on is empty: it gave no batch")
+        raise InputError("a data set to measure on is empty: it gave no sample")
 
 
 def count(data: Any) -> int | None:
@@ -147,15 +151,19 @@ def _arguments(inputs: Any) -> dict[int | str, Any]:
 
 
 def _once(data: Any) -> bool:
-    """Whether it, or the data set behind it, is its own iterator."""
+    """Whether it, or the data set behind it, gives one iterator whenever it is asked for one."""
     whole = data.dataset if isinstance(data, DataLoader) else data
-    return hasattr(whole, "__next__") and hasattr(whole, "__iter__")
+    streams = isinstance(whole, IterableDataset) or (hasattr(whole, "__iter__") and not hasattr(whole, "__getitem__"))
+    return streams and iter(whole) is iter(whole)
 
 
 def _loader(data: Any, size: int, order: Tensor | None) -> Iterable[Any]:
     """A loader of the samples in an order of ours, or else the data's own way of giving batches."""
     # A generator of its own: a loader without one draws from the global random state, used or not.
     ours = {"batch_size": size, "generator": torch.Generator().manual_seed(0)}
+    if isinstance(data, DataLoader) and data.persistent_workers:
+        data = copy.copy(data)  # its workers serve one iterator, which a training loop may be in the middle of
+        data._iterator = None
     if order is None:
         return data if hasattr(data, "__iter__") and not hasattr(data, "__getitem__") else DataLoader(data, **ours)
     if isinstance(data, DataLoader):
@@ -187,11 +195,11 @@ def _tensor(name: int | str, value: Any) -> Tensor:
     return tensor
 
 
-def _fit(name: int | str, argument: Any, weight: Tensor) -> Tensor:
+def _fit(name: int | str, argument: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
     tensor = _tensor(name, argument)
     if tensor.dtype == torch.uint8:
         raise InputError("inputs are uint8: give them as the net expects them, scaled and normalised (or as a Split)")
-    return tensor.to(weight.device, weight.dtype) if tensor.is_floating_point() else tensor.to(weight.device)
+    return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
 
 
 def _labels(labels: Any) -> Tensor:

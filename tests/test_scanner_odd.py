@@ -158,6 +158,30 @@ def test_inputs_are_not_cut_to_whole_numbers_where_the_first_weight_is_one() -> 
     assert {r["params"]: r["value"] for r in rows(net, data, ["loss"])} == wanted
 
 
+class Sparing(nn.Module):
+    """Spares a large batch one of its layers, as experts are spared what no sample asks them for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expert, self.body = nn.Linear(6, 6), mlp()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(self.expert(x) if len(x) < 20 else x)
+
+
+def test_a_layer_that_does_not_run_in_every_pass_is_said_in_a_line() -> None:
+    with pytest.raises(Failure, match="expert 0 times; leave out by pattern="):
+        rows(seeded(Sparing), vectors(), ["rank"])
+    assert rows(seeded(Sparing), vectors(), ["rank"], pattern="body.*")
+
+
+def test_as_many_logits_as_labels_are_needed() -> None:
+    x, y = vectors()
+    loader = DataLoader([(x[:8], y[:8]), (x[8:], y[8:-1])], batch_size=None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="train: the net gives logits of 82 samples, and there are 81 labels"):
+        rows(seeded(mlp), loader, ["accuracy"])
+
+
 def test_a_net_without_values_is_said() -> None:
     net = seeded(mlp)
     net[2].to("meta")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from thermocline.nets import Tap
 from thermocline.nets.tap import module_at, output_of
-from thermocline.spec import InputError
+from thermocline.spec import Failure, InputError
 
 
 @contextlib.contextmanager
@@ -53,5 +53,6 @@ def capture(net: nn.Module, taps: Iterable[Tap]) -> Iterator[dict[Tap, Tensor]]:
         yield seen
     if wrong := [f"{tap.path} {count} times" for tap, count in fired.items() if count != 1]:
         compiled = any(hasattr(module, "_orig_mod") for module in net.modules())
-        advice = "; a compiled part calls no hooks that are set later: run the net it was made from" if compiled else ""
-        raise RuntimeError(f"every tap must fire once in a capture, but: {', '.join(wrong)}{advice}")
+        part = "a compiled part calls no hooks that are set later: run the net it was made from"
+        advice = part if compiled else "leave out by pattern=, or in taps=, what does not run once in every pass"
+        raise Failure(f"every tap must fire once in a capture, but: {', '.join(wrong)}; {advice}")

@@ -178,6 +178,8 @@ def run_pass(subject: Subject, split: str, data: Any, collectors: Sequence[Colle
     for arguments, labels in subject.show(split, data, labelled=labelled):
         with said_of(split), capture(subject.net, taps) as at:
             logits = subject.run(arguments)
+        if len(logits) != len(labels):
+            raise InputError(f"{split}: the net gives logits of {len(logits)} samples, and there are {len(labels)} labels")
         batch = Batch(start, arguments, labels, grouped(labels), logits, at)
         finite.add(batch)
         for collector in collectors:

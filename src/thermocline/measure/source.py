@@ -161,15 +161,20 @@ def _loader(data: Any, size: int, order: Tensor | None) -> Iterable[Any]:
     """A loader of the samples in an order of ours, or else the data's own way of giving batches."""
     # A generator of its own: a loader without one draws from the global random state, used or not.
     ours = {"batch_size": size, "generator": torch.Generator().manual_seed(0)}
-    if isinstance(data, DataLoader) and data.persistent_workers:
-        data = copy.copy(data)  # its workers serve one iterator, which a training loop may be in the middle of
-        data._iterator = None
     if order is None:
-        return data if hasattr(data, "__iter__") and not hasattr(data, "__getitem__") else DataLoader(data, **ours)
+        return _apart(data) if hasattr(data, "__iter__") and not hasattr(data, "__getitem__") else DataLoader(data, **ours)
     if isinstance(data, DataLoader):
         ours |= {"num_workers": data.num_workers, "collate_fn": data.collate_fn}
         data = data.dataset
     return DataLoader(data, sampler=order.tolist(), **ours)
+
+
+def _apart(data: Any) -> Any:
+    """A loader with workers of its own: persistent ones serve one iterator, which a training loop may be in the middle of."""
+    if isinstance(data, DataLoader) and data.persistent_workers:
+        data = copy.copy(data)
+        data._iterator = None
+    return data
 
 
 def _cut(inputs: Any, labels: Any, size: int, order: Tensor | None) -> Iterator[tuple[Any, Any]]:

@@ -1,5 +1,8 @@
 """Models and data as users have them: odd heads, odd layers, odd loaders. Each is measured rightly or refused by name."""
 
+from contextlib import nullcontext
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -751,7 +754,7 @@ def test_plain_paths_are_viewed_as_layers_found_are() -> None:
     ]  # fmt: skip
     one = seeded(OneDimensional)
     assert [tap.view for tap in named_taps(one, lambda: one(x), ["conv", "mix"])] == ["pool2", "mean"]
-    net = seeded(lambda: nn.Sequential(mlp(), nn.Softmax(1)))
+    net = seeded(lambda: nn.Sequential(mlp(), nn.Tanh()))
     with pytest.raises(InputError, match="from thermocline.nets import Tap"):
         rows(net, vectors(), ["rank"])
     assert {r["layer"] for r in rows(net, vectors(), ["rank"], taps=["0.0", "0"])} == {"0.0", "0"}
@@ -780,3 +783,60 @@ def test_a_net_that_changes_its_inputs_in_place_changes_no_data() -> None:
     assert [row["value"] for row in found] == [row["value"] for row in wanted]
     watch = tc.Watch(InPlace(net), (x, y), every=1)
     assert watch.step(1) == watch.step(2)
+
+
+class OfTokens(nn.Module):
+    """Logits of every token, of which the mean counts, or the last, as in a decoder that classifies sequences."""
+
+    def __init__(self, *, last: bool) -> None:
+        super().__init__()
+        self.embed, self.body, self.score = nn.Embedding(20, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES, bias=False)
+        self.last = last
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits = self.score(self.body(self.embed(tokens)).relu())
+        return logits[:, -1] if self.last else logits.mean(1)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_head_that_reads_tokens_is_measured_on_their_mean(last: bool) -> None:
+    net = seeded(lambda: OfTokens(last=last)).eval()
+    tokens, labels = torch.randint(20, (60, 5), generator=torch.Generator().manual_seed(0)), torch.arange(60) % CLASSES
+    heard = (
+        pytest.warns(UserWarning, match=r"logits are not score.weight times its input.* left out") if last else nullcontext()
+    )
+    with heard:
+        result = tc.scan(net, (tokens, labels), (tokens, labels), ood={"o": tokens}, taps=["body", "score"])
+    found = {row["params"] for row in result.rows.to_pylist() if row["measure"] == "auroc"}
+    assert any("detector=neco," in params for params in found)
+    assert any("detector=vim," in params for params in found) is not last
+    mean = net.body(net.embed(tokens)).relu().mean(1).detach()
+    wanted = geometry.neural_collapse(mean, labels, net.score.weight.detach()).nc3
+    (nc3,) = (row["value"] for row in result.rows.to_pylist() if row["params"].startswith("part=nc3"))
+    assert nc3 == pytest.approx(float(wanted), rel=1e-4)
+
+
+def test_a_net_that_ends_in_a_softmax_is_told_to_leave_it_out() -> None:
+    data, net = vectors(), seeded(mlp)
+    soft, logarithmic = nn.Sequential(*net, nn.Softmax(1)), nn.Sequential(*net, nn.LogSoftmax(1))
+    for taps in ((), ["0", "2"]):
+        with pytest.raises(InputError, match="^the net returns probabilities, not logits: scan it without the softmax"):
+            tc.scan(soft, data, data, taps=taps)
+    with pytest.raises(InputError, match="^the net returns a log_softmax, which no layer gives: scan it without that, or"):
+        tc.scan(logarithmic, data, data)
+
+
+@pytest.mark.parametrize("names", [list, tuple, np.array])
+def test_labels_that_are_names_are_refused_by_the_first(names) -> None:
+    x, y = vectors()
+    words = names([f"class {label}" for label in y.tolist()])
+    told = "^(train: )?labels must be one whole number a sample, got 'class 0': number the classes from 0 on$"
+    for data in ((x, words), list(zip(x, words, strict=True))):
+        with pytest.raises(InputError, match=told):
+            tc.scan(seeded(mlp), data if isinstance(data, tuple) else DataLoader(data, 8), vectors())  # type: ignore[arg-type]
+
+
+def test_a_net_with_one_logit_is_told_of_the_others() -> None:
+    x, y = vectors()
+    with pytest.raises(InputError, match="label 3, but the net gives one logit, not one for each class$"):
+        tc.scan(seeded(lambda: nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 1))), (x, y), (x, y))

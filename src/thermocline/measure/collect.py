@@ -53,7 +53,10 @@ class Outputs:
         """Take in a batch of labelled samples of the net's own classes."""
         logits, labels = batch.logits.double(), batch.labels
         if batch.groups.classes > logits.shape[1]:
-            raise InputError(f"there is a label {batch.groups.classes - 1}, but the net tells {logits.shape[1]} classes apart")
+            told = (
+                f"tells {logits.shape[1]} classes apart" if logits.shape[1] > 1 else "gives one logit, not one for each class"
+            )
+            raise InputError(f"there is a label {batch.groups.classes - 1}, but the net {told}")
         if not self.count:
             self.moments, self.format = Moments(logits.shape[1], device=logits.device), batch.logits.dtype
         self.count += len(labels)
@@ -95,8 +98,9 @@ class Layers:
 
 
 def last_features(head: Tap) -> Tap:
-    """What the head reads, or of very many features a fixed subset."""
-    return Tap(head.path, at="input", subset=WIDEST)
+    """What the head reads, tokens in the view of its own tap, or of very many features a fixed subset."""
+    view = head.view if head.view in ("mean", "cls") else "flatten"
+    return Tap(head.path, at="input", view=view, subset=WIDEST, tokens_first=head.tokens_first)
 
 
 class LastFeatures:

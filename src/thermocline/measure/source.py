@@ -179,7 +179,7 @@ def _apart(data: Any) -> Any:
 
 def _cut(inputs: Any, labels: Any, size: int, order: Tensor | None) -> Iterator[tuple[Any, Any]]:
     parts = {name: _tensor(name, part) for name, part in _arguments(inputs).items()}
-    parts |= {} if labels is None else {"labels": torch.as_tensor(labels)}
+    parts |= {} if labels is None else {"labels": _numbers(labels)}
     count = len(next(reversed(parts.values())))
     if wrong := [part for part in parts.values() if len(part) != count]:
         raise InputError(f"there are {count} {'inputs' if labels is None else 'labels'} for {len(wrong[0])} inputs")
@@ -208,7 +208,7 @@ def _fit(name: int | str, argument: Any, device: torch.device, dtype: torch.dtyp
 
 
 def _labels(labels: Any) -> Tensor:
-    labels = torch.as_tensor(labels)
+    labels = _numbers(labels)
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
         raise InputError(f"labels must be one whole number a sample, got {labels.dtype} of shape {tuple(labels.shape)}")
     labels = labels.long()  # of uint16 torch takes no minimum
@@ -217,6 +217,15 @@ def _labels(labels: Any) -> Tensor:
     if len(labels) and int(labels.max()) >= MOST:
         raise InputError(f"labels must number classes from 0 on, and be below {MOST}, got {int(labels.max())}")
     return labels
+
+
+def _numbers(labels: Any) -> Tensor:
+    try:
+        return torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError):
+        several = isinstance(labels, (tuple, list, np.ndarray))
+        got = repr(np.asarray(labels[:1]).tolist()[0]) if several else _kind(labels)
+        raise InputError(f"labels must be one whole number a sample, got {got}: number the classes from 0 on") from None
 
 
 def _kind(value: Any) -> str:

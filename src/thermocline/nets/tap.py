@@ -145,8 +145,11 @@ def find_taps(
     flat = [(module, output.flatten(1).to(logits)) for module, output in fired if output.ndim > 1]
     heads = [module for module, output in flat if output.shape == logits.shape and _same(output, logits)]
     if not heads:
+        why = "no layer gives the logits as they are, so the head is not known:"
+        if _sums_to_one(logits.exp()):
+            why = "the net returns a log_softmax, which no layer gives: scan it without that, or"
         raise InputError(
-            "no layer gives the logits as they are, so the head is not known: give scan, in Python, the paths of the"
+            f"{why} give scan, in Python, the paths of the"
             " layers, head last, as taps=['body.0', 'head'], or taps of your own (from thermocline.nets import Tap)"
         )
     chosen = [(one, output) for one, output in fired if one is heads[-1] or fnmatch.fnmatch(layers[one], pattern)]
@@ -197,6 +200,8 @@ def _outputs(
 ) -> tuple[Tensor, list[tuple[nn.Module, Any]], dict[nn.Module, int | None]]:
     """What a forward pass returns, what these modules give in it, in the order they run, and which axis is the samples'."""
     logits, fired = _pass(modules, run)
+    if _sums_to_one(logits):
+        raise InputError("the net returns probabilities, not logits: scan it without the softmax at its end")
     outputs = {module: output for module, output in fired if isinstance(output, Tensor)}
     grown = {module: output.shape for module, output in _pass(list(outputs), more)[1]} if more else {}
     axes = {module: _sample_axis(output.shape, len(logits), grown.get(module)) for module, output in outputs.items()}
@@ -265,6 +270,13 @@ def _warn_of(others: Iterable[str], layers: Sequence[str], net: nn.Module, patte
         named = ", ".join(f"{name} ({type(net.get_submodule(name)).__name__})" for name in alone)
         told = "a linear layer, convolution or attention: depth is counted without them; scan(taps=[...]) can name them"
         warnings.warn(f"layers left out: {named}. None is {told}", stacklevel=3)
+
+
+def _sums_to_one(output: Tensor) -> bool:
+    """Whether the values of every sample are probabilities of several classes: 0 or more, and 1 together."""
+    if not len(output) or output.shape[1] < 2:
+        return False
+    return bool((output >= 0).all() and ((output.double().sum(1) - 1).abs() < 0.01).all())  # bfloat16 rounds by 0.004
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

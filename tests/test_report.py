@@ -190,8 +190,8 @@ def test_what_weakens_a_comparison_is_said(tmp_path):
     assert only.sentence == "T = 1000 is unfinished, at step 640: it is drawn but not judged."
     write_pair(tmp_path / "untrained", {"reached": 0.6})
     untrained, inaccurate, *_ = report.verdicts(summarise(tmp_path / "untrained"))
-    assert "only 60.0% training accuracy" in untrained.sentence
-    assert "reaches 54.0% test accuracy against 89.9% at T = 1" in inaccurate.sentence
+    assert "only 60.0 % training accuracy" in untrained.sentence
+    assert "reaches 54.0 % test accuracy against 89.9 % at T = 1" in inaccurate.sentence
 
 
 def test_one_temperature_is_described_not_judged(tmp_path):
@@ -308,7 +308,7 @@ def test_a_temperature_that_is_the_same_in_words_is_no_advice(tmp_path):
         Row("test", "", 0, "", "fitted_temperature", "", 1.02),
     ])  # fmt: skip
     (found,) = (verdict for verdict in report.verdicts(summarise(tmp_path)) if verdict.claim == "Calibration")
-    assert found.sentence.endswith("; no other temperature helps: the fitted one is within 5% of it (0.045).")
+    assert found.sentence.endswith("; no other temperature helps: the fitted one is within 5 % of it (0.045).")
 
 
 @pytest.mark.parametrize(

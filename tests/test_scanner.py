@@ -470,6 +470,10 @@ def test_a_scan_is_saved_as_a_run_and_reported(tmp_path: Path) -> None:
     assert record.load_rows(path).equals(result.rows)
     page = result.report(tmp_path / "page.html")
     assert "mine" in page.read_text()
+    assert "<code>null</code> is what chance would give" in page.read_text()
+    for name in ("page.pdf", "page.md"):
+        with pytest.raises(InputError, match=f"{name} would hold html: end its name in .html"):
+            result.report(tmp_path / name)
 
 
 def test_the_report_of_a_scan_has_nothing_over_training_and_true_reasons(tmp_path: Path) -> None:

@@ -43,8 +43,7 @@ def report(
     if format_ not in page.FORMATS:
         raise spec.unknown("format", format_, page.FORMATS)
     output = output or Path(f"report.{format_}")
-    if output.suffix[1:].isalpha() and output.suffix not in page.FORMATS[format_]:
-        raise InputError(f"{output} would hold {format_}: end its name in .{format_}")
+    page.check_ending(output, format_)
     if attending.report(runs, output, figures, format_):
         return None
     table_of(runs)

@@ -233,7 +233,7 @@ def _calibration(group: Group) -> tuple[str, str]:
     if fitted and round(fitted.mean, 3) >= round(error.mean, 3):
         sentence += f"; no other temperature was found to lower it ({fitted.mean:.3f} at the fitted one)"
     elif fitted and softening and abs(softening.mean - 1) < NEARLY:
-        sentence += f"; no other temperature helps: the fitted one is within {NEARLY:.0%} of it ({fitted.mean:.3f})"
+        sentence += f"; no other temperature helps: the fitted one is within {100 * NEARLY:.0f} % of it ({fitted.mean:.3f})"
     elif fitted and softening:
         by = softening.mean
         change = f"dividing the logits by {by:.2g} more" if by >= 1 else f"multiplying the logits by {1 / by:.2g}"
@@ -268,12 +268,13 @@ def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
         found.append(f"{group.label} is only its label: the temperature moves, and was {last.mean:.3g} when last measured.")
     fit = group.estimate(lambda one: one.train_accuracy)
     if group.judged and fit and fit.mean < 0.99:
-        found.append(f"{group.label} reached only {fit.mean:.1%} training accuracy: what it shows may be unfinished training.")
+        reached = f"{group.label} reached only {100 * fit.mean:.1f} % training accuracy"
+        found.append(f"{reached}: what it shows may be unfinished training.")
     before, after = base.estimate(lambda one: one.test_accuracy), group.estimate(lambda one: one.test_accuracy)
     if group.judged and base.judged and before and after and abs(after.mean - before.mean) > 0.02:
         found.append(
-            f"{group.label} reaches {after.mean:.1%} test accuracy against {before.mean:.1%} at {base.label}: what differs"
-            " below may come from that."
+            f"{group.label} reaches {100 * after.mean:.1f} % test accuracy against {100 * before.mean:.1f} % at {base.label}:"
+            " what differs below may come from that."
         )
     if differing := _differing(base, group):
         found.append(f"{group.label} differs from {base.label} in more than temperature: {', '.join(differing)}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -54,6 +55,7 @@ def render(paths: Paths, output: str | Path, *, figures: str | Path | None = Non
     """Write the page of the runs at these paths; with `figures`, each figure also as SVG, PNG and PDF in that folder."""
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
+    check_ending(output, format)
     made, files = gather(paths), {}
     if figures is not None:
         files = {made.file_name(*one): one[1] for one in made.figures()}
@@ -184,6 +186,7 @@ def drawing() -> Any:
 def compose(template: str, context: dict[str, Any], charts: dict[str, Any], bundle: str, *, live: str = "") -> str:
     """A template filled in, with its charts and all that draws them inside."""
     import jinja2
+    import markupsafe
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -192,6 +195,8 @@ def compose(template: str, context: dict[str, Any], charts: dict[str, Any], bund
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    coded = r"<code>\1</code>"
+    environment.filters["coded"] = lambda text: markupsafe.Markup(re.sub("`([^`]+)`", coded, str(markupsafe.escape(text))))
     environment.filters["unbroken"] = lambda text: text.replace("T = ", "T\u00a0=\u00a0").replace(" %", "\u202f%")
     scripts = [bundle, environment.get_template("charts.js.jinja").render()]
     config = theme.config(font=theme.PAGE_FONT, legend=False)
@@ -206,6 +211,12 @@ def _policy(scripts: Sequence[str], *, live: bool) -> str:
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     own = " connect-src 'self';" if live else ""
     return f"default-src 'none';{own} script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def check_ending(output: str | Path, format: str) -> None:
+    """Raise where a file's name promises another format; one without an ending promises none."""
+    if (ending := Path(output).suffix)[1:].isalpha() and ending not in FORMATS[format]:
+        raise InputError(f"{output} would hold {format}: end its name in .{format}")
 
 
 def known_ending(path: str | Path, endings: Iterable[str]) -> str:

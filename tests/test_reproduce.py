@@ -441,7 +441,7 @@ def test_table_1_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     lacking = continuing.missing(small, tmp_path, seeds=0)
     assert lacking == {tmp_path / "small" / what.name: what for what in runs}
     assert not continuing.obstacle(small, list(runs), device="cpu", data_dir=None)
-    for _ in run.follow_in(lacking, device="cpu"):
+    for _ in run.follow_all(lacking, device="cpu"):
         pass
     assert continuing.missing(small, tmp_path, seeds=0) == {}
     assert len(continuing.missing(small, tmp_path, seeds=4)) == 2

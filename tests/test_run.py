@@ -178,7 +178,7 @@ def test_kill_9_at_any_moment_changes_nothing(tmp_path: Path, device: str) -> No
 
 def test_a_sweep_in_processes_gives_every_run(tmp_path: Path) -> None:
     runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [1]})
-    events = list(run.follow_all(runs, tmp_path, jobs=2, device="cpu"))
+    events = list(run.follow_all(_places(runs, tmp_path), jobs=2, device="cpu"))
     assert {event.run for event in events if event.phase == "finished"} == {one.name for one in runs}
     paths = run.sweep(runs, tmp_path, device="cpu")
     assert paths == [tmp_path / one.name for one in runs]
@@ -190,7 +190,7 @@ def test_a_run_that_fails_leaves_the_others_to_be_run_wherever_they_belong(tmp_p
     good = spec.replace(TINY, {"train.epochs": 1})
     places = {tmp_path / "a" / "bad": spec.replace(good, {"train.lr": 1e30}), tmp_path / "b" / "good": good}
     with pytest.raises(spec.Failure, match="try a smaller"):
-        list(run.follow_in(places, device="cpu"))
+        list(run.follow_all(places, device="cpu"))
     assert record.load_run(tmp_path / "b" / "good").finished
 
 
@@ -199,7 +199,7 @@ def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path: Path, jobs: in
     """So the same sweep can be started on several machines that share a folder."""
     runs = spec.grid(TINY, {"train.temperature": [1, 50, 100], "train.epochs": [1]})
     with record.open_run(tmp_path / runs[1].name, runs[1]):
-        events = list(run.follow_all(runs, tmp_path, jobs=jobs, device="cpu"))
+        events = list(run.follow_all(_places(runs, tmp_path), jobs=jobs, device="cpu"))
     assert [event.run for event in events if event.phase == "elsewhere"] == [runs[1].name]
     assert {event.run for event in events if event.phase == "finished"} == {runs[0].name, runs[2].name}
     assert not (tmp_path / runs[1].name / "rows.log").exists()
@@ -211,7 +211,7 @@ def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path: Path, jobs: in
 def test_closing_a_sweep_ends_its_processes_and_it_goes_on_later(tmp_path: Path) -> None:
     runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [2000]})
     before = _children()
-    stream = run.follow_all(runs, tmp_path, jobs=2, device="cpu")
+    stream = run.follow_all(_places(runs, tmp_path), jobs=2, device="cpu")
     for event in stream:
         if event.phase == "training" and event.step:
             break
@@ -219,6 +219,10 @@ def test_closing_a_sweep_ends_its_processes_and_it_goes_on_later(tmp_path: Path)
     stream.close()
     assert not _children() - before
     assert record.load_run(tmp_path / event.run).rows.num_rows > 0
+
+
+def _places(runs: list[spec.Run], folder: Path) -> dict[Path, spec.Run]:
+    return {folder / one.name: one for one in runs}
 
 
 def _children() -> set[str]:
@@ -230,7 +234,7 @@ def _children() -> set[str]:
 def test_a_worker_that_is_killed_is_said_and_the_others_finish(tmp_path: Path) -> None:
     runs = spec.grid(TINY, {"train.temperature": [1, 50], "train.epochs": [60]})
     before = _children()
-    stream = run.follow_all(runs, tmp_path, jobs=2, device="cpu")
+    stream = run.follow_all(_places(runs, tmp_path), jobs=2, device="cpu")
     next(event for event in stream if event.phase == "training")
     os.kill(int(min(_children() - before)), signal.SIGKILL)
     with pytest.raises(spec.Failure, match="died, exit code -9"):
@@ -257,9 +261,11 @@ def test_a_worker_that_dies_after_its_run_was_finished_is_no_failure(tmp_path: P
 def test_processes_of_a_sweep_that_was_killed_end_and_their_runs_can_go_on(tmp_path: Path) -> None:
     """In the middle of many steps that they would report nothing of."""
     script = f"""
+from pathlib import Path
 from thermocline import run, spec
 from thermocline.spec import Data, Net, Run, Train
-for event in run.follow_all(spec.grid({TINY!r}, {{"train.temperature": [1, 50], "train.epochs": [10**7]}}), "runs", jobs=2):
+runs = spec.grid({TINY!r}, {{"train.temperature": [1, 50], "train.epochs": [10**7]}})
+for event in run.follow_all({{Path("runs") / one.name: one for one in runs}}, jobs=2):
     print(event.phase, flush=True)
 """
     sweep = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
@@ -307,7 +313,7 @@ def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
     runs = spec.grid(TINY, {"train.lr": [1e9, 0.1], "train.epochs": [1]})
     events = []
     with pytest.raises(RuntimeError, match="loss"):
-        events.extend(run.follow_all(runs, tmp_path, device="cpu"))
+        events.extend(run.follow_all(_places(runs, tmp_path), device="cpu"))
     assert record.load_run(tmp_path / runs[1].name).finished
     kept = record.load_run(tmp_path / runs[0].name)
     assert not kept.finished

@@ -85,13 +85,9 @@ def demo(
     from thermocline.experiments import demo as experiment
     from thermocline.run import follow_all
 
-    jobs = jobs or min(os.cpu_count() or 1, 2)
-    show(
-        follow_all(experiment.RUNS, to, jobs=jobs, device="cpu"),
-        runs=len(experiment.RUNS),
-        again=f"thermocline demo --out {to}",
-    )
-    compare.conclude([to / run.name for run in experiment.RUNS], to / "report.html")
+    jobs, places = jobs or min(os.cpu_count() or 1, 2), {to / run.name: run for run in experiment.RUNS}
+    show(follow_all(places, jobs=jobs, device="cpu"), runs=len(places), again=f"thermocline demo --out {to}")
+    compare.conclude(list(places), to / "report.html")
 
 
 @app.command()
@@ -156,10 +152,11 @@ def sweep(
     fetch({name for run in runs for name in (run.data.name, *run.data.ood)}, data_dir, download)
     for run in runs:  # what cannot begin is said by itself, not below a report of earlier runs
         check(run, device=device, data_dir=data_dir)
+    places = {to / run.name: run for run in runs}
     try:
-        show(follow_all(runs, to, jobs=jobs, device=device, data_dir=data_dir), runs=len(runs), again="the same command")
+        show(follow_all(places, jobs=jobs, device=device, data_dir=data_dir), runs=len(places), again="the same command")
     finally:
-        there = [to / run.name for run in runs if (to / run.name / "rows.log").exists()]
+        there = [place for place in places if (place / "rows.log").exists()]
         if there:
             compare.conclude(there, to / "report.html")
         if there and len({run.train.temperature for run in runs}) > 1:

@@ -83,7 +83,7 @@ def _fill(
     experiments: list[Experiment], results: Path, *, seeds: int, jobs: int, data_dir: str | None, download: bool, device: str
 ) -> Exception | None:
     """Make what is missing, as far as it can be made here; the first error, since what is there is still to be compared."""
-    from thermocline.run import follow_in
+    from thermocline.run import follow_all
 
     places: dict[Path, Run] = {}
     failure = None
@@ -94,7 +94,7 @@ def _fill(
             failure = failure or error
     try:
         if places:
-            show(follow_in(places, jobs=jobs, device=device, data_dir=data_dir), runs=len(places), again="the same command")
+            show(follow_all(places, jobs=jobs, device=device, data_dir=data_dir), runs=len(places), again="the same command")
     except (InputError, Failure) as error:
         failure = failure or error
     return failure

@@ -33,31 +33,20 @@ def sweep(
     A run that another process is at is left to it: the same sweep, started on several machines that share a folder, is shared.
     """
     runs = list(runs)
-    for _ in follow_all(runs, store, jobs=jobs, device=device, data_dir=data_dir):
+    places = [Path(store) / what.name for what in runs]
+    for _ in follow_all(dict(zip(places, runs)), jobs=jobs, device=device, data_dir=data_dir):
         pass
-    return [Path(store) / what.name for what in runs]
+    return places
 
 
 def follow_all(
-    runs: Iterable[spec.Run],
-    store: str | os.PathLike[str] = "runs",
-    *,
-    jobs: int = 1,
-    device: str = "auto",
-    data_dir: str | None = None,
+    places: Mapping[Path, spec.Run], *, jobs: int = 1, device: str = "auto", data_dir: str | None = None
 ) -> Iterator[Progress]:
-    """Carry out several runs, yielding where each stands. One that fails stops itself alone; the first error is raised last.
-    One that another process is at is "elsewhere", and left to it.
+    """Carry out runs, each in a directory of its own, yielding where each stands. One that fails stops itself alone; the first
+    error is raised last. One that another process is at is "elsewhere", and left to it.
 
     Under `torchrun` a failure ends them all: processes that no longer do the same would sum what does not belong together.
     """
-    yield from follow_in({Path(store) / what.name: what for what in runs}, jobs=jobs, device=device, data_dir=data_dir)
-
-
-def follow_in(
-    places: Mapping[Path, spec.Run], *, jobs: int = 1, device: str = "auto", data_dir: str | None = None
-) -> Iterator[Progress]:
-    """The same of runs that have a directory each."""
     for what in places.values():
         check(what, device=device, data_dir=data_dir)
     options = {"device": device, "data_dir": data_dir}

@@ -52,9 +52,8 @@ def terminal(study: Study) -> Group:
     for finding in study.findings:
         claim = finding.claim
         word = Text(finding.verdict.word, style=_COLOURS.get(finding.verdict.word, "dim")) + Text(f": {finding.verdict.why}")
-        printed = " → ".join(wording.published(claim, place) for place in range(len(claim.published)))
         said_of = f"{claim.quantity.name} {wording.claimed(claim)}"
-        grid.add_row(Text(said_of), Text(printed or wording.DASH), _ours(finding), word)
+        grid.add_row(Text(said_of), Text(wording.published(claim) or wording.DASH), _ours(finding), word)
     said: list[RenderableType] = [grid]
     if experiment.why:
         said.append(Text(f" {verdict.ABSENT}: {experiment.why}"))

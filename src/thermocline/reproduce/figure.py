@@ -116,7 +116,7 @@ def _dots(study: Study) -> Iterator[dict[str, Any]]:
             _mark("rule", "mean", {"strokeWidth": 2}, {"y": {**y, "field": "low"}, "y2": {"field": "high"}}),
             _mark("tick", "mean", {"thickness": 2, "width": 18}, {"y": y}),
             _mark("point", "seed", {"filled": True, "size": 36, "opacity": 0.8}, {"y": y}),
-            _mark("point", "published", {"shape": "diamond", "size": 90, "color": INK}, {"y": y}, coloured=False),
+            _mark("point", "published", {"shape": "diamond", "size": 90, "color": INK}, {"y": y, "color": {"value": INK}}),
         ]
         yield _panel(name, points, {"x": x, "color": {**_colour(order), "legend": None}}, layers)
 
@@ -135,9 +135,8 @@ def _marks(finding: Finding) -> Iterator[dict[str, Any]]:
             yield {"arm": arm.label, "kind": "published", "value": finding.claim.published[place]}
 
 
-def _mark(kind: str, which: str, look: dict[str, Any], encoding: dict[str, Any], *, coloured: bool = True) -> dict[str, Any]:
-    shown = {"mark": {"type": kind, **look}, "encoding": encoding, "transform": [{"filter": f"datum.kind === '{which}'"}]}
-    return shown if coloured else {**shown, "encoding": {**encoding, "color": {"value": INK}}}
+def _mark(kind: str, which: str, look: dict[str, Any], encoding: dict[str, Any]) -> dict[str, Any]:
+    return {"mark": {"type": kind, **look}, "encoding": encoding, "transform": [{"filter": f"datum.kind === '{which}'"}]}
 
 
 def _panel(title: str, points: Sequence[dict[str, Any]], encoding: dict[str, Any], layers: list[Any]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def cells(study: Study, finding: Finding) -> tuple[str, ...]:
     """What a table of claims says of one, under `HEADS`."""
     claim = finding.claim
     arms = range(len(claim.arms))
-    printed = " → ".join(wording.published(claim, place) for place in arms) if claim.published else wording.DASH
+    printed = wording.published(claim) or wording.DASH
     ours = " → ".join(wording.arm(finding, place) for place in arms)
     verdict = f"**{finding.verdict.word}**: {finding.verdict.why}"
     if name := study.origin(finding):
@@ -278,15 +278,9 @@ def lacking(study: Study) -> dict[str, list[str]]:
     claims: dict[str, list[str]] = {}
     for finding in study.findings:
         if finding.verdict.word == ABSENT:
-            claims.setdefault(wording.claimed(finding.claim), []).append(finding.claim.quantity.name + _numbers(finding))
+            printed = f" ({numbers})" if (numbers := wording.published(finding.claim)) else ""
+            claims.setdefault(wording.claimed(finding.claim), []).append(finding.claim.quantity.name + printed)
     return claims
-
-
-def _numbers(finding: Finding) -> str:
-    claim = finding.claim
-    if not claim.published:
-        return ""
-    return f" ({' → '.join(wording.published(claim, place) for place in range(len(claim.published)))})"
 
 
 def grouped(studies: Iterable[Study]) -> Iterator[tuple[str, list[Study]]]:

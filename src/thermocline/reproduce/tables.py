@@ -62,5 +62,4 @@ def _cell(finding: Finding) -> Cell:
     claim = finding.claim
     means = [found.mean for place in range(len(claim.arms)) if (found := finding.arm(place))]
     ours = " → ".join(wording.number(mean, claim.quantity) for mean in means)
-    printed = " → ".join(wording.published(claim, place) for place in range(len(claim.published)))
-    return Cell(finding.verdict.word, ours, printed)
+    return Cell(finding.verdict.word, ours, wording.published(claim))

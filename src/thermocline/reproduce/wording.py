@@ -79,11 +79,10 @@ def _spread(shown: str, found: Interval, claim: Claim) -> str:
     return f"{shown} [{number(found.low, claim.quantity)}, {number(found.high, claim.quantity)}]"
 
 
-def published(claim: Claim, place: int) -> str:
-    """The number printed for an arm, if one is."""
-    if place >= len(claim.published):
-        return DASH
-    return number(claim.published[place], claim.quantity) + (" (derived)" if claim.derived else "")
+def published(claim: Claim) -> str:
+    """The numbers printed for its arms, if any are."""
+    derived = " (derived)" if claim.derived else ""
+    return " → ".join(number(value, claim.quantity) + derived for value in claim.published)
 
 
 def claimed(claim: Claim) -> str:

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from thermocline.nets.tap import LAYERS
 
-
-def _he(weight: Tensor) -> None:
-    """Normal, variance 2 / fan_in: keeps the size of what ReLUs pass on [he2015delving, Eq. 10]."""
-    nn.init.kaiming_normal_(weight, nonlinearity="relu")
-
-
-def _lecun(weight: Tensor) -> None:
-    """Normal, variance 1 / fan_in: keeps the size of what is linear [lecun1998efficient, Sec. 4.6]."""
-    nn.init.kaiming_normal_(weight, nonlinearity="linear")
-
-
-def _xavier(weight: Tensor) -> None:
-    """Uniform, variance 2 / (fan_in + fan_out) [glorot2010understanding, Eq. 16]."""
-    nn.init.xavier_uniform_(weight)
-
-
-def _orthogonal(weight: Tensor) -> None:
-    """Orthonormal rows or columns, whichever are fewer, of the weight as (out, in*k*k); no gain for ReLUs [saxe2014exact]."""
-    nn.init.orthogonal_(weight)
-
-
-SCHEMES: dict[str, Callable[[Tensor], None]] = {"he": _he, "lecun": _lecun, "xavier": _xavier, "orthogonal": _orthogonal}
+SCHEMES: dict[str, Callable[[Tensor], Any]] = {
+    # Normal, variance 2 / fan_in: keeps the size of what ReLUs pass on [he2015delving, Eq. 10].
+    "he": functools.partial(nn.init.kaiming_normal_, nonlinearity="relu"),
+    # Normal, variance 1 / fan_in: keeps the size of what is linear [lecun1998efficient, Sec. 4.6].
+    "lecun": functools.partial(nn.init.kaiming_normal_, nonlinearity="linear"),
+    # Uniform, variance 2 / (fan_in + fan_out) [glorot2010understanding, Eq. 16].
+    "xavier": nn.init.xavier_uniform_,
+    # Orthonormal rows or columns, whichever are fewer, of the weight as (out, in*k*k); no gain for ReLUs [saxe2014exact].
+    "orthogonal": nn.init.orthogonal_,
+}
 
 
 def draw(net: nn.Module, init: Literal["he", "lecun", "xavier", "orthogonal", "torch"]) -> None:

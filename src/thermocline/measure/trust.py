@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ def auroc(seen: Seen) -> Iterator[Row]:
     P(s_id > s_ood) + P(s_id = s_ood) / 2                                     [fawcett2006roc, Sec. 7]
     """
     for found in seen.found():
-        yield _detection(seen, found, "auroc", "", detect.auroc(found.inside, found.outside))
+        yield _detection(seen, found, "auroc", detect.auroc(found.inside, found.outside))
 
 
 def auroc_interval(seen: Seen) -> Iterator[Row]:
@@ -38,7 +38,7 @@ def auroc_interval(seen: Seen) -> Iterator[Row]:
             continue  # one score has no variance
         interval = detect.auroc_interval(found.inside, found.outside, level=0.95)
         for part, value in (("low", interval.low), ("high", interval.high)):
-            yield _detection(seen, found, "auroc_interval", "," + params(part=part, level=0.95), value)
+            yield _detection(seen, found, "auroc_interval", value, part=part, level=0.95)
 
 
 def aupr(seen: Seen) -> Iterator[Row]:
@@ -48,7 +48,7 @@ def aupr(seen: Seen) -> Iterator[Row]:
     """
     for found in seen.found():
         value = detect.aupr(found.inside, found.outside, positive="id")
-        yield _detection(seen, found, "aupr", "," + params(positive="id"), value)
+        yield _detection(seen, found, "aupr", value, positive="id")
 
 
 def fpr(seen: Seen) -> Iterator[Row]:
@@ -58,7 +58,7 @@ def fpr(seen: Seen) -> Iterator[Row]:
     """
     for found in seen.found():
         value = detect.fpr_at_tpr(found.inside, found.outside, tpr=0.95, positive="id")
-        yield _detection(seen, found, "fpr", "," + params(tpr=0.95, positive="id"), value)
+        yield _detection(seen, found, "fpr", value, tpr=0.95, positive="id")
 
 
 def neco_oracle(seen: Seen) -> Iterator[Row]:
@@ -90,7 +90,7 @@ def roc(seen: Seen) -> Iterator[Row]:
         for fpr in RATES:
             passed = int(fpr * len(ordered) + 1e-9)  # which absorbs the rounding of fpr * n
             kept = (found.inside > ordered[passed]).double().mean() if passed < len(ordered) else torch.ones(())
-            yield _detection(seen, found, "roc", "," + params(positive="id", fpr=float(fpr)), kept)
+            yield _detection(seen, found, "roc", kept, positive="id", fpr=float(fpr))
 
 
 def score_histogram(seen: Seen) -> Iterator[Row]:
@@ -100,18 +100,17 @@ def score_histogram(seen: Seen) -> Iterator[Row]:
     """
     for found in seen.found():
         ordered = torch.cat([found.inside, found.outside]).sort().values
-        ends = [ordered[round(share * (len(ordered) - 1))] for share in (0.005, 0.995)]
-        low, high = ends
+        low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.005, 0.995))
         if not (high - low).isfinite() or low == high:
             continue  # scores that are all the same, or infinite, have no bins
         for part, value in (("low", low), ("high", high)):
-            yield _detection(seen, found, "score_histogram", "," + params(bins=SCORE_BINS, part=part), value)
+            yield _detection(seen, found, "score_histogram", value, bins=SCORE_BINS, part=part)
         for part, scores in (("id", found.inside), ("ood", found.outside)):
             # What lies beyond the ends is counted in the bins there.
             places = ((scores.clamp(low, high) - low) / (high - low) * SCORE_BINS).long().clamp(max=SCORE_BINS - 1)
             for index, count in enumerate(places.bincount(minlength=SCORE_BINS).tolist()):
-                more = "," + params(bins=SCORE_BINS, part=part, bin=index)
-                yield _detection(seen, found, "score_histogram", more, torch.tensor(count / len(scores)))
+                share = torch.tensor(count / len(scores))
+                yield _detection(seen, found, "score_histogram", share, bins=SCORE_BINS, part=part, bin=index)
 
 
 def confusion(seen: Seen) -> Iterator[Row]:
@@ -136,9 +135,9 @@ def confusion(seen: Seen) -> Iterator[Row]:
             yield Row.whole("test", "confusion", params(**place, part=part, **_thinned(seen)), value)
 
 
-def _detection(seen: Seen, found: Found, measure: str, more: str, value: Tensor) -> Row:
-    head = seen.taps[-1].path
-    return Row(found.split, head, len(seen.taps), seen.last.label, measure, found.detector + more, float(value))
+def _detection(seen: Seen, found: Found, measure: str, value: SupportsFloat, **counted_by: object) -> Row:
+    how = ",".join(filter(None, (found.detector, params(**counted_by))))
+    return Row(found.split, seen.taps[-1].path, len(seen.taps), seen.last.label, measure, how, float(value))
 
 
 def fitted_temperature(seen: Seen) -> Iterator[Row]:

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 import torch
 from jaxtyping import Float, Int
 from safetensors import SafetensorError, safe_open
@@ -24,7 +22,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from thermocline import detect
-from thermocline.record import sealed, unsealed, write
+from thermocline.record import encoded, sealed, unsealed, write
 from thermocline.spec import InputError
 
 SUFFIXES = (".csv", ".parquet")
@@ -119,9 +117,7 @@ def _check(found: Features, path: str | os.PathLike[str]) -> None:
 def save_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
     """Write a table as .csv or .parquet."""
     require_suffix(path)
-    sink = pa.BufferOutputStream()
-    (pyarrow.csv.write_csv if Path(path).suffix == ".csv" else pq.write_table)(table, sink)
-    write(Path(path), sink.getvalue())
+    write(Path(path), encoded(table, Path(path).suffix))
 
 
 def require_suffix(path: str | os.PathLike[str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from thermocline import record
 from thermocline.advise.association import LEAST
 from thermocline.advise.relation import Relation, Tradeoff
 from thermocline.report import page, theme, view
@@ -99,25 +100,10 @@ def _drawing(found: Tradeoff, kind: str) -> bytes:
     return page.drawing().FILES[kind](_figure(found, scale), scale)
 
 
-def _csv(found: Tradeoff) -> pa.Buffer:
-    from pyarrow import csv
-
-    sink = pa.BufferOutputStream()
-    csv.write_csv(_points(found), sink)
-    return sink.getvalue()
-
-
-def _parquet(found: Tradeoff) -> pa.Buffer:
-    from pyarrow import parquet
-
-    sink = pa.BufferOutputStream()
-    parquet.write_table(_points(found), sink)
-    return sink.getvalue()
-
-
 _WRITERS: dict[str, Callable[[Tradeoff], bytes | pa.Buffer]] = {
     ".html": _html, ".svg": functools.partial(_drawing, kind="svg"), ".png": functools.partial(_drawing, kind="png"),
-    ".csv": _csv, ".parquet": _parquet,
+    ".csv": lambda found: record.encoded(_points(found), ".csv"),
+    ".parquet": lambda found: record.encoded(_points(found), ".parquet"),
 }  # fmt: skip
 
 

@@ -30,13 +30,13 @@ import pyarrow.parquet as pq
 from thermocline import spec as specs
 from thermocline.record.checkpoint import NAME as CHECKPOINT
 from thermocline.record.checkpoint import load_checkpoint, save_checkpoint, sealed, unsealed
-from thermocline.record.files import drop_drafts, read_facts, read_json, write, writing
+from thermocline.record.files import drop_drafts, encoded, read_facts, read_json, write, writing
 from thermocline.spec import InputError, Run
 
 __all__ = [
-    "RANK", "SCHEMA", "Busy", "Loaded", "Paths", "Record", "Row", "as_runs", "check_place", "find_runs", "load_checkpoint",
-    "load_rows", "load_run", "load_runs", "open_run", "parameters", "params", "parquet", "read_facts", "same_run", "sealed",
-    "stopped", "table", "unsealed", "write",
+    "RANK", "SCHEMA", "Busy", "Loaded", "Paths", "Record", "Row", "as_runs", "check_place", "encoded", "find_runs",
+    "load_checkpoint", "load_rows", "load_run", "load_runs", "open_run", "parameters", "params", "parquet", "read_facts",
+    "same_run", "sealed", "stopped", "table", "unsealed", "write",
 ]  # fmt: skip
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]

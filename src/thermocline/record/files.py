@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 
 from thermocline.spec import InputError
 
@@ -65,6 +67,13 @@ def read_facts(file: Path) -> dict[str, Any]:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def encoded(table: pa.Table, ending: str) -> pa.Buffer:
+    """Any table as the content of a .csv file, or of a .parquet one."""
+    sink = pa.BufferOutputStream()
+    (pyarrow.csv.write_csv if ending == ".csv" else pq.write_table)(table, sink)
+    return sink.getvalue()
 
 
 def write(file: Path, content: bytes | pa.Buffer) -> None:

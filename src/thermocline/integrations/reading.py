@@ -28,18 +28,8 @@ class Head:
     @property
     def slope(self) -> float | None:
         """d H / d log n by least squares: 1 where attention stays spread over all it sees, 0 where length changes nothing."""
-        points = [(math.log(n), value) for n, value in self.curves["attention_entropy"].items()]
-        return slope(points) if len(points) > 1 else None
-
-
-def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The least-squares slope of points at two abscissae or more.
-
-    >>> slope([(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)])
-    2.0
-    """
-    middle = statistics.fmean(x for x, _ in points)
-    return sum((x - middle) * y for x, y in points) / sum((x - middle) ** 2 for x, _ in points)
+        curve = self.curves["attention_entropy"]
+        return statistics.linear_regression(list(map(math.log, curve)), list(curve.values())).slope if len(curve) > 1 else None
 
 
 def heads(run: Loaded) -> list[Head]:

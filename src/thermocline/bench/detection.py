@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,15 +28,7 @@ class Samples(NamedTuple):
     bias: Tensor
 
 
-def _samples(scale: float) -> Samples:
-    return _drawn(scale, 10_000)
-
-
-def _as_many(scale: float) -> Samples:
-    return _drawn(scale, 50_000)
-
-
-def _drawn(scale: float, test: int) -> Samples:
+def _samples(scale: float, *, test: int = 10_000) -> Samples:
     train, labels = labelled(200, sized(50_000, scale, least=2 * WIDTH), 0.5)
     weight = torch.randn(CLASSES, WIDTH, generator=draw(204)).mul_(0.3)
     return Samples(train, labels, labelled(202, sized(test, scale, least=50), 0.5)[0], weight, torch.linspace(-1, 1, CLASSES))
@@ -77,15 +70,15 @@ def noise(scale: float) -> Samples:
     return Samples(train, torch.arange(len(train)) % CLASSES, test, torch.zeros(CLASSES, WIDTH), torch.zeros(CLASSES))
 
 
-def _ours(detector: detect.Detector, data: Samples) -> Answers:
+def _vim(data: Samples) -> Answers:
     """Features in, scores out: the logits are worked out on both sides, as theirs does it inside."""
     train, test = (torch.nn.functional.linear(x, data.weight, data.bias) for x in (data.train, data.test))
-    return {"scores": detector.fit(data.train, train, data.labels).score(data.test, test).cpu().numpy()}
+    fitted = detect.ViM(data.weight, data.bias, dim=DIM).fit(data.train, train)
+    return {"scores": fitted.score(data.test, test).cpu().numpy()}
 
 
 def _features_alone(detector: detect.Detector, data: Samples) -> Answers:
-    train, test = (x.new_empty(len(x), 0) for x in (data.train, data.test))
-    return {"scores": detector.fit(data.train, train, data.labels).score(data.test, test).cpu().numpy()}
+    return {"scores": detector.fit(data.train, labels=data.labels).score(data.test).cpu().numpy()}
 
 
 def _theirs(name: str, data: Samples, *arguments: Any, **options: Any) -> Answers:
@@ -101,10 +94,6 @@ def pytorch_ood() -> Any:
     return detector
 
 
-def _neco(data: Samples) -> Answers:
-    return _features_alone(detect.NECO(dim=0.9), data)
-
-
 def _sklearn_neco(data: Samples) -> Answers:
     from sklearn.decomposition import PCA
     from sklearn.pipeline import make_pipeline
@@ -114,10 +103,6 @@ def _sklearn_neco(data: Samples) -> Answers:
     test = data.test.numpy()
     whole = np.linalg.norm(pipeline[0].transform(test), axis=1)
     return {"scores": np.linalg.norm(pipeline.transform(test), axis=1) / whole}
-
-
-def _mahalanobis(data: Samples) -> Answers:
-    return _features_alone(detect.Mahalanobis(), data)
 
 
 def _their_mahalanobis(data: Samples) -> Answers:
@@ -133,24 +118,17 @@ def _their_knn(data: Samples) -> Answers:
     return _theirs("KNN", data, k=NEIGHBOURS)
 
 
-def _vim(data: Samples) -> Answers:
-    return _ours(detect.ViM(data.weight, data.bias, dim=DIM), data)
-
-
-def _their_vim(data: Samples) -> Answers:
-    return _theirs("ViM", data, DIM, data.weight, data.bias)
-
-
 OOD = ("pytorch_ood", "torchvision")
 CASES = {
     "neco": Case(
         "detect", "NECO fitted on 50,000 x 512, scoring 10,000", "scikit-learn StandardScaler and PCA(0.9)",
-        _samples, _neco, _sklearn_neco, within({"scores": 1e-6}), devices=("cpu",),
+        _samples, lambda data: _features_alone(detect.NECO(dim=0.9), data), _sklearn_neco, within({"scores": 1e-6}),
+        devices=("cpu",),
     ),
     "mahalanobis": Case(
         "detect", "Mahalanobis distances, fitted on 50,000 x 512, 100 classes, scoring as many", "pytorch-ood Mahalanobis",
-        _as_many, _mahalanobis, _their_mahalanobis, within({"scores": 1e-4}, relative=["scores"]),
-        devices=("cpu",), needs=OOD,
+        functools.partial(_samples, test=50_000), lambda data: _features_alone(detect.Mahalanobis(), data), _their_mahalanobis,
+        within({"scores": 1e-4}, relative=["scores"]), devices=("cpu",), needs=OOD,
     ),
     "knn": Case(
         "detect", "distances to the 50th nearest of 50,000 x 512, as of a trained ResNet-18, scoring 10,000",
@@ -163,6 +141,7 @@ CASES = {
     ),
     "vim": Case(
         "detect", "ViM with 256 main axes, fitted on 50,000 x 512, 100 classes, scoring 10,000", "pytorch-ood ViM, float32",
-        _samples, _vim, _their_vim, within({"scores": 1e-3}), devices=("cpu",), needs=OOD,
+        _samples, _vim, lambda data: _theirs("ViM", data, DIM, data.weight, data.bias), within({"scores": 1e-3}),
+        devices=("cpu",), needs=OOD,
     ),
 }  # fmt: skip

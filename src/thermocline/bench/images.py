@@ -50,9 +50,15 @@ def _smooth(count: int, size: int, levels: int, generator: torch.Generator) -> T
 def settled(net: spec.Net, split: Split) -> nn.Module:
     """An untrained net whose batch statistics are those of some images, laid out as `run` lays out nets on a GPU."""
     built = nets.build(net, classes=split.classes, size=split.size, channels=split.channels)
-    for module in built.modules():
+    settle(built, split.take(torch.arange(min(SETTLING, len(split)))).images)
+    return built.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+
+
+def settle(net: nn.Module, images: Tensor) -> None:
+    """Give a net the batch statistics of some images, and put it in evaluation mode."""
+    for module in net.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = None
     with torch.no_grad():
-        built.train()(split.take(torch.arange(min(SETTLING, len(split)))).images)
-    return built.to(memory_format=torch.channels_last).eval()  # pyright: ignore[reportCallIssue]
+        net.train()(images)
+    net.eval()

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from thermocline import data, measure, nets, spec
 from thermocline.bench.case import Answers, Case, sized, within
+from thermocline.bench.images import settle
 from thermocline.measure.probing import RIDGES
 from thermocline.measure.subject import BATCH
 from thermocline.record import RANK, params
@@ -41,12 +42,8 @@ def _work(scale: float) -> Work:
             splits.append((images, labels))
             like = like or split
     net = nets.build(spec.Net("resnet20"), classes=classes, size=16, channels=1)
-    for module in net.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.momentum = None
-    with torch.no_grad():
-        net.train()(splits[0][0][:BATCH])
-    return Work(net.eval(), *splits)
+    settle(net, splits[0][0][:BATCH])
+    return Work(net, *splits)
 
 
 def _scan(work: Work) -> Answers:

@@ -344,9 +344,10 @@ def test_a_head_that_is_not_the_output_is_said() -> None:
         tc.scan(net, SETS["train"], SETS["test"])
 
 
-def test_a_wide_layer_is_read_through_a_fixed_subset_that_rows_name() -> None:
+def test_a_wide_layer_is_read_through_a_fixed_subset_that_rows_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thermocline.nets.tap.WIDEST", 50)
     net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 300), nn.ReLU(), nn.Linear(300, CLASSES)))
-    taps = find_taps(net, lambda: net(SETS["train"][0][:4]), widest=50)
+    taps = find_taps(net, lambda: net(SETS["train"][0][:4]))
     assert taps == (Tap("1", subset=50), Tap("3"))
     rows = tc.scan(net, SETS["train"], SETS["test"], taps=taps, measures=["singular_value"]).rows.to_pylist()
     assert sum(row["view"] == "flatten/50" for row in rows) == 50

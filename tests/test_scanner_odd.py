@@ -745,10 +745,11 @@ def test_layers_of_other_kinds_are_left_out_with_a_warning_and_can_be_named(batc
     assert {(r["layer"], r["view"]) for r in named} == {("read", "mean"), ("head", "flatten")}
 
 
-def test_plain_paths_are_viewed_as_layers_found_are() -> None:
+def test_plain_paths_are_viewed_as_layers_found_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thermocline.nets.tap.WIDEST", 40)
     x = images()[0]
     net = seeded(lambda: nn.Sequential(convolutional()[:2], nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, CLASSES)))
-    taps = named_taps(net, lambda: net(x), ["0", "1", "2", "3"], widest=40)
+    taps = named_taps(net, lambda: net(x), ["0", "1", "2", "3"])
     assert [(tap.path, tap.view, tap.subset) for tap in taps] == [
         ("0", "pool2", None), ("1", "pool2", None), ("2", "flatten", 40), ("3", "flatten", None),
     ]  # fmt: skip

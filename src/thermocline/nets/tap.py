@@ -124,7 +124,6 @@ def find_taps(
     more: Callable[[], Tensor] | None = None,
     pattern: str = "*",
     tokens: Literal["mean", "cls"] = "mean",
-    widest: int = WIDEST,
 ) -> tuple[Tap, ...]:
     """Taps for a net that declares none: every Linear, convolution and attention whose path matches, in the order they run.
 
@@ -161,7 +160,7 @@ def find_taps(
     _warn_of({others[module] for module, _ in ran if module in others}, [layers[module] for module, _ in fired], net, pattern)
     chosen = _by_sample({layers[module]: (module, output) for module, output in chosen}, logits, axes)
     ordered = sorted(chosen, key=lambda pair: pair[0] is heads[-1])
-    return tuple(_tap(layers[one], one, output, tokens, widest, axes[one] or 0) for one, output in ordered)
+    return tuple(_tap(layers[one], one, output, tokens, axes[one] or 0) for one, output in ordered)
 
 
 def named_taps(
@@ -171,7 +170,6 @@ def named_taps(
     *,
     more: Callable[[], Tensor] | None = None,
     tokens: Literal["mean", "cls"] = "mean",
-    widest: int = WIDEST,
 ) -> tuple[Tap, ...]:
     """Taps as they are, and for every plain path one of that module's output, viewed as `find_taps` would.
 
@@ -191,7 +189,7 @@ def named_taps(
             raise InputError(f"the output of {path} is a {type(output).__name__}, not a tensor: tap one of its parts")
         if (axis := axes[module]) is None:
             raise _no_samples(path, output, logits)
-        found[path] = _tap(path, module, output, tokens, widest, axis)
+        found[path] = _tap(path, module, output, tokens, axis)
     return tuple(found[tap] if isinstance(tap, str) else tap for tap in given)
 
 
@@ -283,12 +281,12 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 
-def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Literal["mean", "cls"], widest: int, axis: int) -> Tap:
+def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Literal["mean", "cls"], axis: int) -> Tap:
     """A convolution has its channels first, a linear layer its features last, whatever the number of axes."""
     first = _channels_first(layer, output)
     alone = output.numel() <= output.shape[axis] * output.shape[1 if first else -1]
     tap = Tap(name, view="flatten" if alone else "pool2" if first else tokens, tokens_first=axis == 1)
-    return replace(tap, subset=widest) if tap.read(output).shape[1] > widest else tap
+    return replace(tap, subset=WIDEST) if tap.read(output).shape[1] > WIDEST else tap
 
 
 def _channels_first(module: nn.Module, output: Tensor) -> bool:

@@ -93,13 +93,7 @@ EFFECTIVE_DEPTH = Quantity("effective depth", "effective_depth", "test", ("thres
 SOLUTION_RANK = Quantity(
     "rank of the logits (covariance, 1e-3)", "solution_rank", where=("of=covariance", "rtol=0.001"), shown=".1f"
 )
-LOWEST_RANK = Quantity(
-    "rank of the logits (covariance, 1e-3), at its lowest",
-    "solution_rank",
-    where=("of=covariance", "rtol=0.001"),
-    by="lowest",
-    shown=".1f",
-)
+LOWEST_RANK = replace(SOLUTION_RANK, name=f"{SOLUTION_RANK.name}, at its lowest", by="lowest")
 LOGIT_NORM = Quantity("logit norm", "logit_norm", "train", shown=".3g")
 START_NORM = Quantity("logit norm at the start", "logit_norm", "train", by="start", shown=".3g")
 _PARTS = {
@@ -121,9 +115,9 @@ COLD, HOT = temperature(1), temperature(100)
 COLD_HOT = (COLD, HOT)
 
 
-def with_settings(label: str, settings: Mapping[str, Any]) -> tuple[Arm, Arm]:
+def with_settings(label: str, settings: Mapping[str, Any], arms: tuple[Arm, Arm] = COLD_HOT) -> tuple[Arm, Arm]:
     """The cold and the hot runs that have these settings too."""
-    cold, hot = (Arm(f"{arm.label}, {label}" if label else arm.label, {**arm.settings, **settings}) for arm in COLD_HOT)
+    cold, hot = (Arm(f"{arm.label}, {label}" if label else arm.label, {**arm.settings, **settings}) for arm in arms)
     return cold, hot
 
 

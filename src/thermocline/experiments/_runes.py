@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from thermocline.experiments._claims import Arm, Cost, temperature
+from thermocline.experiments._claims import Arm, Cost, temperature, with_settings
 from thermocline.experiments.demo import BASE
 from thermocline.spec import Run, grid
 
@@ -20,5 +20,4 @@ def runs(changes: Mapping[str, Any] | None = None, *, temperatures: tuple[float,
 
 def arms(label: str, settings: Mapping[str, Any]) -> tuple[Arm, Arm]:
     """The cold and the hot runs that have these settings."""
-    cold, hot = (Arm(f"{arm.label}, {label}", {**arm.settings, **settings}) for arm in (COLD, HOT))
-    return cold, hot
+    return with_settings(label, settings, (COLD, HOT))

@@ -27,22 +27,13 @@ RUNS = [
 RIGHT = Quantity("share of classes right", "circle_accuracy", shown=".0%")
 SCALE = Quantity("scale for p = 0.9", "circle_scale", shown=".4g")
 AFTER = Quantity("rank after the softmax, 100 classes", "circle_softmax_rank", where=("classes=100",), shown=".0f")
+SCALES = {10: 15.1, 100: 1465.0, 1000: 1.46e5}  # by classes
+ARMS = {count: Arm(f"{count} classes", where=(f"classes={count}",)) for count in SCALES}
 CLAIMS = [
+    *(Claim(RIGHT, "at least", (arm,), bound=1.0, exact=True) for arm in ARMS.values()),
     *(
-        Claim(RIGHT, "at least", (Arm(f"{count} classes", where=(f"classes={count}",)),), bound=1.0, exact=True)
-        for count in (10, 100, 1000)
-    ),
-    *(
-        Claim(
-            SCALE,
-            "equals",
-            (Arm(f"{count} classes", where=(f"classes={count}",)),),
-            (known,),
-            margin=known / 100,
-            derived=True,
-            exact=True,
-        )
-        for count, known in ((10, 15.1), (100, 1465.0), (1000, 1.46e5))
+        Claim(SCALE, "equals", (ARMS[count],), (known,), margin=known / 100, derived=True, exact=True)
+        for count, known in SCALES.items()
     ),
     *(
         Claim(

@@ -7,20 +7,17 @@ with one, on built-in data, at the hottest of T = 20, 100 and 500 at which both 
 """
 
 from thermocline.experiments import _claims, _runes
-from thermocline.experiments._claims import Arm, Claim, Curve
+from thermocline.experiments._claims import Claim, Curve
 
 HOT, MARGIN = 20, 9.9
 WAYS = {"no norm": "none", "norm before the head": "before"}
 RUNS = [run for way in WAYS.values() for run in _runes.runs({"net.logit_norm": way}, temperatures=(1, HOT))]
 
 
-def _arms(label: str) -> tuple[Arm, Arm]:
-    settings = {"net.logit_norm": WAYS[label]}
-    cold, hot = (Arm(f"T = {t}, {label}", {"train.temperature": float(t), **settings}) for t in (1, HOT))
-    return cold, hot
-
-
-PLAIN, NORMED = map(_arms, WAYS)
+PLAIN, NORMED = (
+    _claims.with_settings(label, {"net.logit_norm": way}, (_runes.COLD, _claims.temperature(HOT)))
+    for label, way in WAYS.items()
+)
 CLAIMS = [
     Claim(_claims.LOWEST_RANK, "falls", PLAIN),
     Claim(_claims.SOLUTION_RANK, "falls", PLAIN),

@@ -1,9 +1,6 @@
 """Types and shapes are checked at run time in tests only: what calibration and streams say to a user without such checks."""
 
-import json
-import subprocess
-import sys
-
+import asking
 import pytest
 
 ASKED = {
@@ -36,26 +33,10 @@ ASKED = {
     ),
 }
 
-CODE = """
-import json, sys
-import torch
-from thermocline import detect, softmax
-
-def answer(question):
-    try:
-        return f"{eval(question).item():g}"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-print(json.dumps([answer(question) for question in json.load(sys.stdin)]))
-"""
-
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, str]:
-    asked = json.dumps(list(ASKED))
-    told = subprocess.run([sys.executable, "-c", CODE], input=asked, check=True, capture_output=True, text=True)
-    return dict(zip(ASKED, json.loads(told.stdout)))
+    return asking.answers(ASKED)
 
 
 @pytest.mark.parametrize("question", ASKED)

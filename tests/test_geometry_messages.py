@@ -1,9 +1,6 @@
 """Types and shapes are checked at run time in tests only: what the maths says to a user, who has no such checks."""
 
-import json
-import subprocess
-import sys
-
+import asking
 import pytest
 
 CLOUD = "ValueError: a cloud is a matrix with samples in rows, or a vector of singular values, got shape "
@@ -75,27 +72,10 @@ ASKED = {
     "probes.ood_drop(['a', 'b'])": f"TypeError: accuracy {NUMBERS}list of <U1",
 }
 
-CODE = """
-import json, sys
-import torch
-from thermocline import detect, geometry, nets, probes
-from thermocline.moments import ClassMoments, Moments
-
-def answer(question):
-    try:
-        return f"{eval(question).item():g}"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-print(json.dumps([answer(question) for question in json.load(sys.stdin)]))
-"""
-
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, str]:
-    asked = json.dumps(list(ASKED))
-    done = subprocess.run([sys.executable, "-c", CODE], input=asked, check=True, capture_output=True, text=True)
-    return dict(zip(ASKED, json.loads(done.stdout)))
+    return asking.answers(ASKED)
 
 
 @pytest.mark.parametrize("question", ASKED)

@@ -35,12 +35,12 @@ def test_the_net_of_a_run_can_be_screened(tmp_path: Path) -> None:
     what = spec.Run(spec.Data("runes", classes=4, train=64, test=16), spec.Net("mlp", depth=3, width=8), recipe)
     run.run(what, tmp_path / "run", device="cpu")
     train, _ = data.load("runes", classes=4, train=64, test=16)
-    net, temperature = screening.trained(tmp_path / "run", train)
+    net, temperature = screening.trained(*screening.saved(tmp_path / "run"), train)
     assert temperature == 1
     assert screening.features_of(net, train).features.shape == (64, 8)
     (tmp_path / "run" / "checkpoint.safetensors").unlink()
     with pytest.raises(InputError, match="no checkpoint"):
-        screening.trained(tmp_path / "run", train)
+        screening.saved(tmp_path / "run")
 
 
 NEEDED = {

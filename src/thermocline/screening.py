@@ -122,15 +122,19 @@ def evaluate(detector: detect.Detector, inside: Features, outside: Mapping[str, 
     return pa.Table.from_pylist(rows)
 
 
-def trained(directory: str | os.PathLike[str], train: Split) -> tuple[nn.Module, Tensor]:
-    """The net of a run directory as last saved, and the temperature training was at then; `train`: what it was trained on."""
+def saved(directory: str | os.PathLike[str]) -> tuple[spec.Run, dict[str, Tensor]]:
+    """What a run directory is of, and the tensors it last saved."""
     what = record.load_run(directory).spec
     if (checkpoint := record.load_checkpoint(directory)) is None:
         raise InputError(f"{directory} has no checkpoint: its weights are not there to read")
+    return what, checkpoint[1]
+
+
+def trained(what: spec.Run, tensors: Mapping[str, Tensor], train: Split) -> tuple[nn.Module, Tensor]:
+    """The net of a run as `saved`, and the temperature training was at then; `train`: what it was trained on."""
     net = nets.build(what.net, classes=train.classes, size=train.size, channels=train.channels, seed=what.seed)
-    weights = {name.removeprefix("net."): tensor for name, tensor in checkpoint[1].items() if name.startswith("net.")}
-    net.load_state_dict(weights)
-    return net.to(train.device), checkpoint[1]["temperature"]
+    net.load_state_dict({name.removeprefix("net."): one for name, one in tensors.items() if name.startswith("net.")})
+    return net.to(train.device), tensors["temperature"]
 
 
 def described() -> Iterator[tuple[str, str]]:

@@ -101,15 +101,13 @@ class _Reading(NamedTuple):
 
 def _of_run(directory: str, read: _Reading) -> tuple[Any, Any, Split]:
     """The net of a run, the temperature it was at, and the images as it saw those it was trained on."""
-    from thermocline import record, screening
+    from thermocline import screening
 
-    what = record.load_run(directory).spec.data
-    if record.load_checkpoint(directory) is None:
-        raise InputError(f"{directory} has no checkpoint: its weights are not there to read")
-    home = read.like or what.name
-    sizes = {key: getattr(what, key) for key in ("classes", "size", "train", "test", "imbalance", "label_noise")}
+    what, tensors = screening.saved(directory)
+    home = read.like or what.data.name
+    sizes = {key: getattr(what.data, key) for key in ("classes", "size", "train", "test", "imbalance", "label_noise")}
     known = read.pair(spec.Data(home, **sizes))
-    net, temperature = screening.trained(directory, known[0])
+    net, temperature = screening.trained(what, tensors, known[0])
     same = read.data in (None, home)
     return net, temperature, known[read.split == "test"] if same else read.other(str(read.data), known[0])
 

@@ -27,6 +27,5 @@ from thermocline.geometry.logits import softmax_rank as softmax_rank
 from thermocline.geometry.spectra import Cloud as Cloud
 from thermocline.geometry.spectra import entropy_rank as entropy_rank
 from thermocline.geometry.spectra import numerical_rank as numerical_rank
-from thermocline.geometry.spectra import rank_sweep as rank_sweep
 from thermocline.geometry.spectra import singular_values as singular_values
 from thermocline.geometry.spectra import stable_rank as stable_rank

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -51,37 +50,25 @@ def numerical_rank(x: Cloud, *, of: Literal["features", "covariance"], rtol: flo
 
     A covariance has eigenvalues sigma_i^2 / n: rtol = 1e-3 on it is rtol = 0.0316 on features. A matrix at least four
     times longer than wide (or wider than long) is counted from its float64 Gram where that is as good as an SVD
-    (rtol >= 1e-6 on features). Warns when rtol asks for more than the number format of x can carry.
+    (rtol >= 1e-6 on features). Warns when rtol asks for more than the number format of x can carry. For several tolerances give
+    `singular_values`, decomposed once.
 
     >>> x = torch.diag(torch.tensor([1.0, 0.1, 0.01]))
     >>> [int(numerical_rank(x, of=of, rtol=0.05, centered=False)) for of in ("features", "covariance")]
     [2, 1]
     """
-    return rank_sweep(x, of=of, rtols=[rtol], centered=centered)[0]
-
-
-def rank_sweep(
-    x: Cloud, *, of: Literal["features", "covariance"], rtols: Sequence[float], centered: bool = True
-) -> Int[Tensor, "t"]:
-    """The numerical rank at several tolerances from one decomposition: a count alone says little.
-
-        #{i : sigma_i > rtol_t * sigma_1}  for every t                        [masarczyk2023tunnel]
-
-    >>> rank_sweep(torch.tensor([1.0, 0.1, 0.01, 0.001]), of="features", rtols=[0.5, 0.05, 0.005])
-    tensor([1, 2, 3])
-    """
     if of not in ("features", "covariance"):
         raise ValueError(f"of must be 'features' or 'covariance', got {of!r}")
-    if not len(rtols) or not all(0 < rtol < 1 for rtol in rtols):
-        raise ValueError(f"rtol is a fraction of the largest singular value, above 0 and below 1, got {list(rtols)}")
-    finest = math.sqrt(min(rtols)) if of == "covariance" else min(rtols)
+    if not 0 < rtol < 1:
+        raise ValueError(f"rtol is a fraction of the largest singular value, above 0 and below 1, got {rtol}")
+    finest = math.sqrt(rtol) if of == "covariance" else rtol
     cloud = _cloud(x)
     if isinstance(cloud, Moments) or cloud.ndim == 2:
         _warn_below_reach(finest, GRAM_REACH if isinstance(cloud, Moments) else torch.finfo(cloud.dtype).eps)
     sigma = _countable_values(cloud, finest, centered)
     if of == "covariance":
         sigma = sigma.square()
-    return (sigma > torch.tensor(rtols, dtype=sigma.dtype, device=sigma.device)[:, None] * sigma[0]).sum(1)
+    return (sigma > rtol * sigma[0]).sum()
 
 
 def stable_rank(x: Cloud, *, centered: bool = True) -> Float[Tensor, ""]:
@@ -114,7 +101,7 @@ def _warn_below_reach(rtol: float, reach: float) -> None:
     if rtol < 0.999 * reach:
         advice = f"count at {reach:.1g} or above on features ({reach**2:.1g} on a covariance), or keep x in a wider format"
         message = f"a tolerance of {rtol:.1g} on singular values is under the reach of this input: it counts rounding; {advice}"
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(message, stacklevel=3)
 
 
 def _cloud(x: Cloud) -> Tensor | Moments:

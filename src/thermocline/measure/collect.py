@@ -140,10 +140,8 @@ class LastFeatures:
         self.some.join(team)
 
 
-class TestFeatures:
+class UnseenFeatures:
     """What the head reads of some test samples, with their labels."""
-
-    __test__ = False  # pytest takes a name like this for its own
 
     def __init__(self, head: Tap, *, limit: int) -> None:
         self.tap = last_features(head)
@@ -312,7 +310,7 @@ class Scores:
         return {name: torch.cat(parts) for name, parts in self._parts.items()}
 
 
-Collector = Outputs | Layers | LastFeatures | TestFeatures | Samples | Held | Readings | Scores
+Collector = Outputs | Layers | LastFeatures | UnseenFeatures | Samples | Held | Readings | Scores
 
 
 class Finite:

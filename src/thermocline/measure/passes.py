@@ -52,7 +52,7 @@ class Seen:
     probe_accuracy: dict[str, dict[Readout, float]] = field(default_factory=dict)
     guessing: dict[str, str] = field(default_factory=dict)
     scores: dict[str, collect.Scores] = field(default_factory=dict)
-    unseen: dict[str, collect.TestFeatures] = field(default_factory=dict)
+    unseen: dict[str, collect.UnseenFeatures] = field(default_factory=dict)
     _spectra: dict[Tap, Tensor] = field(default_factory=dict)
 
     def spectrum(self, tap: Tap) -> Tensor:
@@ -256,7 +256,7 @@ def _test(
     """The pass over a test split, read with what its training split gave."""
     outputs, readings = collect.Outputs(subject.temperature), collect.Readings(fitted)
     scores = collect.Scores(subject.taps[-1], detectors)
-    unseen = collect.TestFeatures(subject.taps[-1], limit=collect.KEPT if split == "test" else collect.ORACLE)
+    unseen = collect.UnseenFeatures(subject.taps[-1], limit=collect.KEPT if split == "test" else collect.ORACLE)
     wanted = {outputs: split == "test", readings: bool(fitted), scores: "features" in needs, unseen: "unseen" in needs}
     tally = run_pass(subject, split, data, [collector for collector, want in wanted.items() if want], labelled=labelled)
     if split == "test" and subject.team.leads:

@@ -174,6 +174,12 @@ def reach(call: Call, rows: slice) -> slice:
     return slice(start, max(stop, start))
 
 
+def whole(call: Call, rows: slice, keys: slice) -> bool:
+    """Whether each of some queries sees each of some keys: both ends of reach only ever move forward."""
+    first, last = (reach(call, slice(row, row + 1)) for row in (rows.start, rows.stop - 1))
+    return call.mask is None and last.start <= keys.start and keys.stop <= first.stop
+
+
 def blocks(call: Call, elements: int, most: int = 2**30) -> Iterator[slice]:
     """Runs of queries of which each makes at most about so many numbers with all the keys, or is one query.
 

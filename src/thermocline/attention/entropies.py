@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from thermocline.attention import stock
-from thermocline.attention.call import Call, blocks, reach, visible
+from thermocline.attention.call import Call, blocks, reach, visible, whole
 
 BITS = math.log2(math.e)
 KEYS, BLOCK = 512, 2**20  # keys of a block of logits, and logits: large enough for matrix products, small enough for a cache
@@ -77,7 +77,7 @@ def _summed(call: Call) -> Tensor:
                 room = q.new_empty(2, math.prod(size))
             x, p = (part[: math.prod(size)].view(size) for part in room)
             torch.matmul(asked, k[..., keys], out=x.view(b, g, asked.shape[2], size[3]))
-            if not _whole(call, rows, keys):
+            if not whole(call, rows, keys):
                 x.masked_fill_(~visible(call, rows, keys), HIDDEN)
             sums = sums.after(x, p)
         found.append(sums.entropy)
@@ -114,9 +114,3 @@ class _Sums(NamedTuple):
 def _runs(keys: slice) -> Iterator[slice]:
     for start in range(keys.start, keys.stop, KEYS):
         yield slice(start, min(start + KEYS, keys.stop))
-
-
-def _whole(call: Call, rows: slice, keys: slice) -> bool:
-    """Whether each of some queries sees each of some keys: both ends of reach only ever move forward."""
-    first, last = (reach(call, slice(row, row + 1)) for row in (rows.start, rows.stop - 1))
-    return call.mask is None and last.start <= keys.start and keys.stop <= first.stop

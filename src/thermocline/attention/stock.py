@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.backends.cuda import SDPAParams, can_use_cudnn_attention
 
-from thermocline.attention.call import Call, blocks, reach, visible
+from thermocline.attention.call import Call, blocks, reach, visible, whole
 
 MASK = 2**22  # numbers in the mask of one block: 16 MB in float32, however long the keys
 ROWS = 512  # longer blocks waste time on keys that causality hides; shorter ones call too often
@@ -54,9 +54,7 @@ def pieces(call: Call) -> Iterator[Piece]:
     most = ROWS if call.window is None else min(max(call.window, 64), ROWS)
     for rows in blocks(call, MASK // groups, most):
         keys = reach(call, rows)
-        # Both ends of reach only ever move forward: what the first and the last query share, all between them do.
-        whole = all(reach(call, slice(row, row + 1)) == keys for row in (rows.start, rows.stop - 1))
-        yield Piece(rows, keys, False, None if whole and call.mask is None else visible(call, rows, keys))
+        yield Piece(rows, keys, False, None if whole(call, rows, keys) else visible(call, rows, keys))
 
 
 def _pieced(call: Call, kernel: Kernel) -> tuple[Tensor, Tensor]:

@@ -198,6 +198,8 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
         "yours:net": "no module 'yours'",
         "mine.py:net": "names a file: write mine:net",
         "nets/mine.py:net": "names a file: write nets.mine:net",
+        "./nets/mine:net": "names a file: write nets.mine:net",
+        "../mine.py:net": "names a file: write mine:net, as Python imports it, in its folder",
         "mine": "not MODULE:CALLABLE",
         "mine:number": "is a int",
         "mine:made": "is a Sequential: name a class or a function that gives the model",

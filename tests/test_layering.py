@@ -25,7 +25,7 @@ LEVEL = {module: level for level, modules in LEVELS.items() for module in module
 LEVEL |= {"__main__": 7, "__init__": 7}
 MATHS = {"torch", "numpy", "jaxtyping"}
 CORE = MATHS | {"PIL", "pyarrow", "safetensors", "sklearn", "scipy", "rich"}
-PAGES = {"pyarrow", "rich", "scipy", "jinja2", "altair", "vl_convert"}
+PAGES = {"pyarrow", "rich", "scipy", "jinja2", "markupsafe", "altair", "vl_convert"}  # markupsafe is what jinja2 escapes with
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -247,14 +247,14 @@ def test_a_worker_that_is_killed_is_said_and_the_others_finish(tmp_path: Path) -
 
 def test_a_worker_that_dies_after_its_run_was_finished_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a driver crashes while Python ends."""
-    runs = spec.grid(TINY, {"train.temperature": [1, 50]})
+    runs = {tmp_path / what.name: what for what in spec.grid(TINY, {"train.temperature": [1, 50]})}
     told = "import os, json; print(json.dumps({'run': 'a', 'phase': 'finished'}), flush=True); os.kill(os.getpid(), 11)"
 
     def start(*_: object) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-c", told], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     monkeypatch.setattr(several, "_start", start)
-    assert [event.phase for event in run.follow_all(runs, tmp_path, jobs=2, device="cpu")] == ["finished"] * 2
+    assert [event.phase for event in run.follow_all(runs, jobs=2, device="cpu")] == ["finished"] * 2
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc to see processes")

@@ -83,9 +83,11 @@ def callable_of(words: str) -> Any:
     module, colon, name = words.partition(":")
     if not (colon and module and name):
         raise InputError(f"{words!r} is not MODULE:CALLABLE, e.g. mynets:resnet for resnet() in mynets.py")
-    if module.endswith(".py"):
-        meant = ".".join(Path(module).with_suffix("").parts)
-        raise InputError(f"{words!r} names a file: write {meant}:{name}, as Python imports it")
+    if module.endswith(".py") or "/" in module:
+        path = Path(module.removesuffix(".py"))
+        below = not path.is_absolute() and ".." not in path.parts
+        meant, where = (".".join(path.parts), "") if below else (path.name, ", in its folder")
+        raise InputError(f"{words!r} names a file: write {meant}:{name}, as Python imports it{where}")
     sys.path.insert(0, os.getcwd())
     try:
         found = importlib.import_module(module)

@@ -112,11 +112,11 @@ def _parts(layout: Layout) -> dict[Path, list[str]]:
     if any(present) and not all(present):
         raise InputError(f"{root} has {halves[present.index(True)].name}/ but no {halves[present.index(False)].name}/")
     parts = {part: _classes(part, layout.classes) for part in (halves if all(present) else [root])}
-    names = list(parts.values())
-    if names[0] != names[-1]:
-        odd = sorted(set(names[0]) ^ set(names[-1]))[0]
-        both = " and ".join(f"{half.name}/" for half in halves)
-        raise InputError(f"{root}: {both} must have the same classes, but {odd!r} is in one of them only")
+    halves, names = list(parts), list(parts.values())
+    for half, own, others in zip(halves, names, reversed(names)):
+        if missing := sorted(set(others) - set(own)):
+            both = " and ".join(f"{part.name}/" for part in halves)
+            raise InputError(f"{root}: {both} must have the same classes, but {half.name}/ has no folder {missing[0]!r}")
     return parts
 
 

@@ -218,15 +218,18 @@ def test_a_tiny_run_on_a_gpu(name: str) -> None:
 
 def test_the_command_says_where_its_numbers_come_from(tmp_path: Path) -> None:
     def command(*words: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+        environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
         arguments = [sys.executable, "-m", "thermocline", "bench", *words]
         return subprocess.run(arguments, env=environment, cwd=tmp_path, capture_output=True, text=True)
 
     done = command("spectrum-rank", "--scale", "0.01", "--repeat", "1", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert f"1 thread, torch {torch.__version__}, scale 0.01" in done.stdout
-    assert "spectrum-rank: numerical rank of a float32 matrix" in done.stdout
+    assert "│ spectrum-rank │" in done.stdout, "the table fits 80 columns"
+    said = " ".join(done.stdout.split())
+    assert "spectrum-rank: numerical rank of a float32 matrix" in said
+    assert "; answers: " in said
     assert "--device" in command("--help").stdout
     refused = command("scan-full")
     assert refused.returncode == 2
-    assert "use --device cuda, or --scale 0.01" in refused.stderr
+    assert "use --device cuda, or --scale 0.01" in " ".join(refused.stderr.split())

@@ -243,16 +243,17 @@ def bench(
     """Time the engine against the obvious code on this machine: seconds, peak memory, and whether the answers agree."""
     from thermocline import bench as benches
 
-    heads = ("benchmark", "ours, s", "obvious, s", "faster", "ours, MB", "obvious, MB", "smaller", "answers")
+    heads = ("benchmark", "ours, s", "theirs", "faster", "ours, MB", "theirs", "smaller")
     table, notes = Table(*heads, title_justify="left"), []
+    table.columns[0].no_wrap = True
     with err.status("timing") as status:
         for one in benches.run(names or ["measure"], threads=threads, repeat=repeat, scale=scale, device=device):
             status.update(f"done: {one.name}")
             table.title = f"{one.hardware}, scale {scale:g}"
             seconds = (f"{one.ours_seconds:.3g}", f"{one.theirs_seconds:.3g}", f"{one.ratio:.{1 if one.ratio >= 2 else 2}f} x")
             memory = (f"{one.ours_peak_mb:.0f}", f"{one.theirs_peak_mb:.0f}", f"{one.memory_ratio:.1f} x")
-            table.add_row(one.name, *seconds, *memory, one.difference if one.agree else f"DIFFER: {one.difference}")
-            notes.append(f"{one.name}: {one.note}")
+            table.add_row(one.name, *seconds, *memory)
+            notes.append(f"{one.name}: {one.note}; answers{'' if one.agree else ' DIFFER'}: {one.difference}")
     if scale != 1:
         notes.append("sizes are those of --scale 1")
     out.print(table, *notes, sep="\n", highlight=False)

@@ -80,6 +80,19 @@ def test_a_failure_of_one_process_ends_all_of_them(tmp_path: Path) -> None:
     assert not list((tmp_path / "runs").glob("*/rows.parquet"))
 
 
+def test_what_the_first_process_refuses_ends_the_others_in_a_line(tmp_path: Path) -> None:
+    words = ["train", "--set", "data.train=64", "--set", "data.test=16", "--set", "data.classes=2", "--set", "train.epochs=1"]
+    words += ["--set", "train.batch=16", "--set", "train.lr=0.01", "--set", "measures=accuracy", "--device", "cpu", "--out"]
+    words += [str(tmp_path / "run")]
+    launch(1, *words)
+    (tmp_path / "run" / "rows.parquet").unlink()
+    whole = (file := tmp_path / "run" / "checkpoint.safetensors").read_bytes()
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    said = launch(2, *words, expect=1).stderr
+    assert said.count("checkpoint.safetensors is damaged") == 2
+    assert "thermocline/run/one.py" not in said, "no traceback of ours"
+
+
 def test_sets_smaller_than_the_team_are_named_before_training(tmp_path: Path) -> None:
     words = ["train", "--set", "data.train=64", "--set", "data.test=2", "--set", "data.classes=2", "--device", "cpu", "--out"]
     done = launch(3, *words, str(tmp_path / "run"), expect=1)

@@ -7,7 +7,7 @@ import functools
 import os
 import time
 import warnings
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -128,20 +128,24 @@ class _Listener:
 @contextlib.contextmanager
 def _open(directory: Path, what: spec.Run, team: Team) -> Iterator[record.Record | _Listener]:
     """The run directory, held open by the process that leads; where it cannot be opened, no process goes on."""
-    if not team.leads:
-        facts = team.tell(None)
-        if isinstance(facts, Exception):
-            raise facts
-        yield _Listener(directory, *facts)
-        return
     with contextlib.ExitStack() as held:
-        try:
-            log = held.enter_context(record.open_run(directory, what))
-        except InputError as error:
-            team.tell(error)
-            raise
-        team.tell((log.finished, log.steps))
-        yield log
+        log = _led(team, lambda: held.enter_context(record.open_run(directory, what)), lambda log: (log.finished, log.steps))
+        yield log if isinstance(log, record.Record) else _Listener(directory, *log)
+
+
+def _led(team: Team, act: Callable[[], Any], told: Callable[[Any], Any] = lambda found: found) -> Any:
+    """What the process that leads finds, or what the others are told of it; where that is refused, no process goes on."""
+    if not team.leads:
+        if isinstance(found := team.tell(None), InputError):
+            raise found
+        return found
+    try:
+        found = act()
+    except InputError as error:
+        team.tell(error)
+        raise
+    team.tell(told(found))
+    return found
 
 
 def _prepare(
@@ -173,8 +177,7 @@ def _carry_out(
     saved, before = time.monotonic(), log.provenance().get("wall_seconds", 0.0)
     total = train.total_steps(what.train, len(splits["train"]))
     snapshots = train.snapshot_steps(what.train, total)
-    if isinstance(log, record.Record):
-        _describe(what, log, device, splits, processes=team.size)
+    _led(team, lambda: _describe(what, log, device, splits, processes=team.size))
     _resume(log, state, snapshots, team)
     often = range(0, total, max(total // UPDATES, 1))
     for step, _ in train.fit(state.net, splits["train"], what.train, seed=what.seed, state=state, at=often, team=team):
@@ -202,7 +205,7 @@ def _measure(what: spec.Run, state: train.State, splits: Splits, *, final: bool,
 
 def _resume(log: record.Record | _Listener, state: train.State, snapshots: list[int], team: Team) -> None:
     """Go on from the checkpoint, unless rows from before it are gone: then from the start, which gives them again."""
-    checkpoint = team.tell(log.load())
+    checkpoint = _led(team, log.load)
     if checkpoint is None:
         return
     step, tensors = checkpoint
@@ -252,7 +255,7 @@ def check_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _describe(what: spec.Run, log: record.Record, device: torch.device, splits: Splits, *, processes: int) -> None:
+def _describe(what: spec.Run, log: record.Record | _Listener, device: torch.device, splits: Splits, *, processes: int) -> None:
     """Add this session to the provenance, after checking that it goes on with the data the first one began with."""
     known = log.provenance()
     prints = {name: split.fingerprint() for name, split in splits.items()}

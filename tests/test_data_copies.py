@@ -267,12 +267,22 @@ def test_memory_is_the_least_of_what_holds_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_images_stay_in_main_memory_where_the_card_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     images = [torch.zeros(many, 3, 8, 8, dtype=torch.uint8) for many in (8, 2)]  # 1,920 bytes
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3840, 10**6))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 1900)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 900)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2840, 10**6))
     assert memory.home("some", images, "cuda:1") == torch.device("cuda:1")
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3839, 10**6))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2839, 10**6))
     with pytest.warns(UserWarning, match="some: 0.0 GB of images stay in main memory .of 0.0 GB free on cuda:1, half are left"):
         assert memory.home("some", images, "cuda:1") == torch.device("cpu")
     assert memory.home("some", images, "cpu") == torch.device("cpu")
+
+
+def test_every_process_of_torchrun_needs_room_for_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 4000)
+    memory.check("any", 1, 1, shape=(3, 16, 16))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    with pytest.raises(InputError, match="any: 2 images of 16 x 16 pixels take"):
+        memory.check("any", 1, 1, shape=(3, 16, 16))
 
 
 def test_a_forged_array_is_refused_before_numpy_sees_it(tmp_path: Path) -> None:

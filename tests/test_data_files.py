@@ -288,6 +288,9 @@ def test_train_and_test_folders_must_agree(tmp_path: Path) -> None:
     two_classes(tmp_path / "test")
     picture(tmp_path / "test" / "c" / "0.png", 16, 16)
     assert "train/ and test/ must have the same classes, but train/ has no folder 'c'" in refusal(f"folder:{tmp_path}")
+    for name in ("c", "d"):
+        picture(tmp_path / "train" / name / "0.png", 16, 16)
+    assert "but test/ has no folder 'd'" in refusal(f"folder:{tmp_path}")
 
 
 def test_val_tests_where_there_is_no_test(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thermocline import data, run, spec
-from thermocline.data import tampering
+from thermocline.data import sources, tampering
 from thermocline.spec import InputError
 
 RUNES = {"classes": 10, "train": 1000, "test": 100}
@@ -123,7 +123,7 @@ def test_a_run_tampers_with_the_training_split_of_its_own_set_only() -> None:
     wanted = spec.Data("runes", classes=4, train=80, test=20, ood=("digits",), imbalance=4, label_noise=0.25)
     untouched = dataclasses.replace(wanted, imbalance=1.0, label_noise=0.0)
     tell = functools.partial(run.Progress, "run")
-    there, plain = (data.last(run.one._load(one, torch.device("cpu"), None, tell)) for one in (wanted, untouched))
+    there, plain = (sources.last(run.one._load(one, torch.device("cpu"), None, tell)) for one in (wanted, untouched))
     assert len(there["train"]) == 20 + 13 + 8 + 5
     assert there["train"].guessing == there["train"].labels.bincount().max().item() / 46 > plain["train"].guessing == 0.25
     assert there["test"].fingerprint() == plain["test"].fingerprint()

@@ -129,6 +129,20 @@ def test_batches_that_a_filter_left_empty_are_passed_over() -> None:
         rows(seeded(mlp), DataLoader(Filtered(), batch_size=None), ["accuracy"])
 
 
+def test_a_stream_over_persistent_workers_can_be_read_again() -> None:
+    class Stream:
+        """As of libraries that wrap a loader: its workers' iterator is one object, which begins anew."""
+
+        def __init__(self) -> None:
+            alone = {"num_workers": 1, "persistent_workers": True, "generator": torch.Generator()}
+            self.loader = DataLoader(TensorDataset(*vectors()), 16, **alone)
+
+        def __iter__(self):
+            return iter(self.loader)
+
+    assert rows(seeded(mlp), Stream(), ["accuracy"]) == rows(seeded(mlp), vectors(), ["accuracy"])
+
+
 def test_a_loop_over_persistent_workers_goes_on_after_a_scan_of_its_loader() -> None:
     x, y = vectors()
     alone = {"num_workers": 1, "persistent_workers": True, "generator": torch.Generator()}
@@ -825,6 +839,15 @@ def test_a_net_that_ends_in_a_softmax_is_told_to_leave_it_out() -> None:
             tc.scan(soft, data, data, taps=taps)
     with pytest.raises(InputError, match="^the net returns a log_softmax, which no layer gives: scan it without that, or"):
         tc.scan(logarithmic, data, data)
+
+
+def test_a_net_whose_own_logits_sum_to_one_is_scanned() -> None:
+    """As of nets fitted by squares to smoothed labels: a layer gives them, and no softmax."""
+    net = seeded(lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, CLASSES)))
+    with torch.no_grad():
+        net[2].weight.zero_()
+        net[2].bias.fill_(1 / CLASSES)
+    assert rows(net, vectors(), ["accuracy"])
 
 
 @pytest.mark.parametrize("names", [list, tuple, np.array])

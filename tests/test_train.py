@@ -163,6 +163,19 @@ def test_images_are_brought_once_and_in_order(gen: torch.Generator) -> None:
     assert torch.equal(ahead.images, split.images[order[5]])
 
 
+def test_each_process_is_brought_its_own_share(gen: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Split, "resident", False)
+    monkeypatch.setattr(Team, "sum", lambda self, x: x)
+    split, recipe = toy(gen), plan(batch=40)
+    for rank in range(3):
+        state = train.State(small(), recipe)
+        step = Step(split, recipe, seed=0, state=state, team=Team(rank, 3))
+        for state.step in range(4):
+            step.prepare()
+            assert step.ahead is not None
+            assert torch.equal(step.ahead.images, split.images[step.order[state.step % 2, step.share]])
+
+
 def test_schedules_by_hand() -> None:
     step = Train(epochs=4, lr=1.0, schedule="step", milestones=(0.5, 0.75), decay=0.1)
     assert [round(train.learning_rate(step, s, 10), 4) for s in (0, 19, 20, 29, 30, 39)] == [1, 1, 0.1, 0.1, 0.01, 0.01]

@@ -82,7 +82,7 @@ def save_features(found: Features, path: str | os.PathLike[str]) -> None:
     plain = {name: tensor.cpu().float() if tensor.dtype == torch.bfloat16 else tensor.cpu() for name, tensor in arrays.items()}
     file = io.BytesIO()
     np.savez(file, **{name: tensor.numpy() for name, tensor in plain.items()})  # pyright: ignore[reportArgumentType]
-    write(Path(path), file.getvalue())
+    write(Path(path), file.getbuffer())
 
 
 def load_features(path: str | os.PathLike[str], *, device: torch.device | str = "cpu") -> Features:

@@ -31,7 +31,8 @@ class _Sum(torch.autograd.Function):
 
 def lacking() -> str:
     """What torchrun would have set and is not there, though WORLD_SIZE says that there are several processes; else nothing."""
-    names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    meeting = () if distributed.is_initialized() else ("MASTER_ADDR", "MASTER_PORT")
+    names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", *meeting)
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     return next((name for name in names if several and name not in os.environ), "")
 

@@ -41,14 +41,7 @@ class Bars:
     """A bar a run and, of several runs, one for all of them."""
 
     def __init__(self, runs: int) -> None:
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}"), BarColumn(bar_width=12), TaskProgressColumn(),
-            TextColumn("{task.fields[rate]}"), TextColumn("eta"), TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[note]}"),
-        )  # fmt: skip
-        self.bars, self.runs = Progress(*columns, console=err), runs
+        self.bars, self.runs = _bars(), runs
         self.tasks: dict[str, Any] = {}
         self.shares: dict[str, float] = {}
         self.read: dict[str, str] = {}  # which set a run is reading
@@ -147,16 +140,26 @@ class Lines:
 
 def read_images(name: str, steps: Reading[Read]) -> Read:
     """What is read, with a bar while that goes on."""
-    from rich.progress import Progress
-
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bars:
-        bar = bars.add_task(f"reading {escape(name)}", total=None)
+    with _bars(transient=True, disable=not err.is_terminal) as bars:
+        bar = bars.add_task(f"reading {escape(name)}", total=None, note="", rate="")
         while True:
             try:
                 done, count = next(steps)
             except StopIteration as end:
                 return end.value
             bars.update(bar, completed=done, total=count)
+            bars.update(bar, rate=f"{speed:.0f} images/s" if (speed := bars.tasks[bar].speed) else "")
+
+
+def _bars(**how: Any) -> Any:
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=12), TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}"), TextColumn("eta"), TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[note]}"),
+    )  # fmt: skip
+    return Progress(*columns, console=err, **how)
 
 
 def _clock(seconds: float) -> str:

@@ -21,6 +21,8 @@ _GB = 1e9
 def check(name: str, train: int, test: int, *, shape: tuple[int, int, int]) -> None:
     """Raise unless so many images of this shape fit into main memory, saying what would fit."""
     free = available()
+    if free is not None:
+        free //= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # each process that torchrun started holds all images
     channels, size, _ = shape
     each, total = channels * size * size, train + test
     if free is None or total * each <= _SHARE * free:
@@ -39,11 +41,17 @@ def home(name: str, images: Sequence[Tensor], device: str | torch.device) -> tor
     """Where these images go: to the device or, where that leaves too little room there, nowhere: they stay in main memory."""
     device = torch.device(device)
     takes = sum(some.nbytes for some in images if not some.is_cuda)
-    if device.type != "cuda" or takes <= _CARD * (free := torch.cuda.mem_get_info(device)[0]):
+    if device.type != "cuda" or takes <= _CARD * (free := _free(device)):
         return device
     left = f"of {free / _GB:.1f} GB free on {device}, half are left to training"
     warnings.warn(f"{name}: {takes / _GB:.1f} GB of images stay in main memory ({left})", stacklevel=4)
     return torch.device("cpu")
+
+
+def _free(device: torch.device) -> int:
+    """Bytes free on a GPU, those that torch keeps for later use among them."""
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + kept
 
 
 def available() -> int | None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from thermocline.data import Split
 from thermocline.moments import MOST
@@ -154,7 +155,11 @@ def _once(data: Any) -> bool:
     """Whether it, or the data set behind it, gives one iterator whenever it is asked for one."""
     whole = data.dataset if isinstance(data, DataLoader) else data
     streams = isinstance(whole, IterableDataset) or (hasattr(whole, "__iter__") and not hasattr(whole, "__getitem__"))
-    return streams and iter(whole) is iter(whole)
+    if not streams:
+        return False
+    first = iter(whole)
+    # Persistent workers are one iterator too, which begins anew whenever it is asked for.
+    return first is whole or (not isinstance(first, _BaseDataLoaderIter) and first is iter(whole))
 
 
 def _loader(data: Any, size: int, order: Tensor | None) -> Iterable[Any]:

@@ -198,7 +198,7 @@ def _outputs(
 ) -> tuple[Tensor, list[tuple[nn.Module, Any]], dict[nn.Module, int | None]]:
     """What a forward pass returns, what these modules give in it, in the order they run, and which axis is the samples'."""
     logits, fired = _pass(modules, run)
-    if _sums_to_one(logits):
+    if fired and _sums_to_one(logits) and not _given_by_a_layer(logits, fired):
         raise InputError("the net returns probabilities, not logits: scan it without the softmax at its end")
     outputs = {module: output for module, output in fired if isinstance(output, Tensor)}
     grown = {module: output.shape for module, output in _pass(list(outputs), more)[1]} if more else {}
@@ -268,6 +268,12 @@ def _warn_of(others: Iterable[str], layers: Sequence[str], net: nn.Module, patte
         named = ", ".join(f"{name} ({type(net.get_submodule(name)).__name__})" for name in alone)
         told = "a linear layer, convolution or attention: depth is counted without them; scan(taps=[...]) can name them"
         warnings.warn(f"layers left out: {named}. None is {told}", stacklevel=3)
+
+
+def _given_by_a_layer(logits: Tensor, fired: Iterable[tuple[nn.Module, Any]]) -> bool:
+    """Whether a layer with weights returns them: nets fitted by squares to labels give logits that sum to 1."""
+    found = (output for module, output in fired if isinstance(module, _FOUND) and isinstance(output, Tensor))
+    return any(output.shape == logits.shape and _same(output.to(logits), logits) for output in found)
 
 
 def _sums_to_one(output: Tensor) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,9 +77,9 @@ def encoded(table: pa.Table, ending: str) -> pa.Buffer:
     return sink.getvalue()
 
 
-def write(file: Path, content: bytes | pa.Buffer) -> None:
+def write(file: Path, content: bytes | memoryview | pa.Buffer) -> None:
     """Write a whole file or nothing: a reader sees the old content or the new, whenever the power goes."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}.draft")  # its own: two processes may end with one report
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}.draft")  # its own: two processes may end with one report
     with writing(file):
         try:
             with open(draft, "wb") as stream:

@@ -89,7 +89,7 @@ def _failed(what: spec.Run, error: Exception) -> Iterator[Progress | Exception]:
 
 def _side_by_side(places: Mapping[Path, spec.Run], jobs: int, options: Mapping[str, Any]) -> Iterator[Progress | Exception]:
     """Each run in a process of its own that reports a line of JSON an event, in no need of the caller's `__main__`."""
-    waiting, working, done = list(places.items()), selectors.DefaultSelector(), set[int]()
+    waiting, working, done = list(places.items()), selectors.DefaultSelector(), set[subprocess.Popen[bytes]]()
     try:
         while waiting or working.get_map():
             while waiting and len(working.get_map()) < jobs:
@@ -100,14 +100,14 @@ def _side_by_side(places: Mapping[Path, spec.Run], jobs: int, options: Mapping[s
                 what, process = key.data
                 if line := process.stdout.readline():
                     event = _decode(json.loads(line))
-                    done |= {process.pid} if isinstance(event, Progress) and event.phase in ("finished", "elsewhere") else set()
+                    done |= {process} if isinstance(event, Progress) and event.phase in ("finished", "elsewhere") else set()
                     yield event
                     continue
                 working.unregister(process.stdout)
                 process.stdout.close()
                 code = process.wait()
                 process.stdin.close()
-                if code and process.pid not in done:  # what dies while it ends takes nothing with it
+                if code and process not in done:  # what dies while it ends takes nothing with it
                     yield from _failed(what, spec.Failure(f"the process of {what.name} died, exit code {code}"))
     finally:
         for key in list(working.get_map().values()):

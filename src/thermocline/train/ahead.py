@@ -1,4 +1,4 @@
-"""Images that a GPU has no room for, on their way to it: those of the next step travel while this one is computed."""
+"""Images that a GPU has no room for, on their way to it: those of the next step are gathered while this one is computed."""
 
 from __future__ import annotations
 

@@ -49,16 +49,19 @@ def test_a_log_has_lines_now_and_then(log: io.StringIO) -> None:
 
 
 def test_a_log_is_told_how_far_a_set_is_read(log: io.StringIO) -> None:
-    times = iter((0.0, 0.0, 30.0, 60.0, 100.0, 161.0, 170.0))
+    times = iter((0.0, 0.0, 30.0, 60.0, 100.0, 161.0, 165.0, 165.0, 170.0))
     lines = progress.Lines(1, clock=lambda: next(times))
     for images in (256, 3256, 6256):
         lines.tell(Progress("a", "loading", images, 60256, "imagenet"))
     for images in (256, 1256):
         lines.tell(Progress("a", "loading", images, 10256, "cifar10"))
+    lines.tell(Progress("short", "measuring", 0, 9))
+    lines.tell(Progress("a", "measuring", 0, 9))
     lines.tell(Progress("a", "training", 0, 9))
     assert said(log) == [
         "a: imagenet, image 6256 of 60256 (10 %), 100 images/s, eta 9:00",
         "a: cifar10, image 1256 of 10256 (12 %), 16.4 images/s, eta 9:09",
+        "a: measuring at step 0 of 9",
         "a: training from step 0 of 9",
     ]
 

@@ -82,13 +82,14 @@ class Bars:
 
 
 class Lines:
-    """A line where a run begins to train, once a minute while it goes on, and where it ends."""
+    """A line where a run begins to train, once a minute while it goes on, where a long one measures, and where it ends."""
 
     def __init__(self, runs: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.runs, self.clock, self.ended, self.trained = runs, clock, 0, 0
         self.began = clock()
         self.first: dict[tuple[str, str], tuple[float, int]] = {}  # when a run began to train here, and where; or to read a set
         self.last: dict[str, float] = {}  # when it was last spoken of
+        self.seen: dict[str, float] = {}  # when it was first heard of
 
     def __enter__(self) -> Lines:
         return self
@@ -99,8 +100,11 @@ class Lines:
     def tell(self, event: Progress) -> None:
         """Print where a run stands, if it is time to."""
         now = self.clock()
+        began = self.seen.setdefault(event.run, now)
         if event.phase in ("loading", "training") and event.total:
             self._go_on(event, now)
+        elif event.phase == "measuring" and now - began >= EVERY:
+            self._print(event.run, f"measuring at step {event.step} of {event.total}")
         elif event.phase in ("finished", "failed", "elsewhere"):
             self.ended += 1
             self.trained += (event.run, "") in self.first

@@ -114,7 +114,6 @@ def _of_run(directory: str, read: _Reading) -> tuple[Any, Any, Split]:
 
 def _for_own(model: str, inputs: str | None, read: _Reading) -> Split:
     """The images as a model of the user's own sees them."""
-
     if (name := read.data or read.like) is None:
         raise InputError("name the data to read with --data NAME")
     way = chosen_inputs(inputs, model)

@@ -1,4 +1,4 @@
-"""Named data sets as uint8 images resident on a device, and adapters for what users have."""
+"""Named data sets as uint8 images, on a device or in main memory, and adapters for what users have."""
 
 from thermocline.data.augmentation import augment, draw
 from thermocline.data.fetching import DOWNLOADS, download

@@ -3,7 +3,7 @@
 The same question as controls/when, which has built-in data. Written down before any of its own runs was made.
 """
 
-from thermocline.experiments import _claims, _recipes
+from thermocline.experiments import _claims
 from thermocline.experiments.controls.when import claims, curves, orders, runs
 from thermocline.experiments.table1.cifar100_resnet18 import RUNS as TABLE
 
@@ -11,4 +11,4 @@ ARMS = orders(100.0, TABLE[0].train.lr)
 RUNS = runs(TABLE[0], ARMS)
 CLAIMS = claims(ARMS, "svhn")
 CURVES = curves(ARMS, "svhn")
-COST = _claims.Cost(f"{_recipes.RESNET.epochs} epochs a run", gpu=True)
+COST = _claims.Cost("164 epochs a run, about 4 minutes on one H200", gpu=True)

@@ -20,4 +20,4 @@ RUNS = [
 ]  # fmt: skip
 CLAIMS = [claim for arms in ARMS.values() for claim in claims(arms, OTHERS)]
 CURVES = [curve(arms, f"{other}, {name}", f"{other}/test") for other in OTHERS for name, arms in ARMS.items()]
-COST = _claims.Cost("164 epochs a run", gpu=True)
+COST = _claims.Cost("164 epochs a run, 8 minutes for six side by side on one H200", gpu=True)

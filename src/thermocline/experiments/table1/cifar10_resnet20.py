@@ -5,4 +5,4 @@ from thermocline.spec import Net
 
 RUNS = _recipes.cold_and_hot("cifar10", Net("resnet20"), _recipes.RESNET)
 CLAIMS = _claims.table_row(effective_depth=(1.00, 0.75), ood_drop=(0.10, 0.34), solution_rank=(9, 9), found=True)
-COST = _claims.Cost("164 epochs a run", gpu=True)
+COST = _claims.Cost("164 epochs a run, 7 minutes for six side by side on one H200", gpu=True)

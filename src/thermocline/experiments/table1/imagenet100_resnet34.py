@@ -9,4 +9,4 @@ from thermocline.spec import Net
 
 RUNS = _recipes.cold_and_hot("imagenet100", Net("resnet34"), _recipes.IMAGENET)
 CLAIMS = _claims.table_row(effective_depth=(1.00, 0.85), ood_drop=(0.06, 0.52), solution_rank=(99, 42), ood="cifar10")
-COST = _claims.Cost("90 epochs a run at 224 pixels", gpu=True)
+COST = _claims.Cost("90 epochs a run at 224 pixels, 20 GB of images; not timed", gpu=True)

@@ -9,4 +9,4 @@ from thermocline.spec import Net
 
 RUNS = _recipes.cold_and_hot("imagenet", Net("resnet50"), _recipes.IMAGENET)
 CLAIMS = _claims.table_row(effective_depth=(1.00, 0.78), ood_drop=(0.05, 0.22), solution_rank=(947, 128), ood="cifar10")
-COST = _claims.Cost("90 epochs a run at 224 pixels", gpu=True)
+COST = _claims.Cost("90 epochs a run at 224 pixels, 200 GB of images; not timed", gpu=True)

@@ -6,18 +6,19 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from thermocline import record
 from thermocline.advise.association import LEAST
 from thermocline.advise.relation import Relation, Tradeoff
 from thermocline.report import page, theme, view
 from thermocline.report.estimates import Estimate
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
 
 TRANSFER, DETECTION = "transfer (1 - rho)", "detection (AUROC)"
 HEADS = ("OOD set", "detector", "settings", "runs", "r", "by rank", "verdict")
@@ -43,10 +44,6 @@ _COLOURS = {"present": "green", "turned": "yellow", "reversed": "red", "unclear"
 
 def terminal(found: Tradeoff) -> Group:
     """Tables and verdicts of what is shown in full, and one line for every other detector, as something rich can print."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.text import Text
-
     said: list[RenderableType] = []
     for one in found.headline:
         word = Text(f"{one.word}: ", style=_COLOURS.get(one.status, "bold"))
@@ -176,9 +173,6 @@ def _detectors(found: Tradeoff, subject: str) -> RenderableType:
 
 
 def _grid(title: str, heads: Iterable[str], lines: Iterable[Iterable[str]], caption: str) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
     grid = Table(*heads, title=Text(title), title_justify="left", title_style="bold", caption=caption, caption_justify="left")
     for line in lines:
         grid.add_row(*map(Text, line))

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from thermocline.advise.choosing import Advice, Change, Choice, Goal, Option
 from thermocline.report.estimates import Estimate
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
 
 _COLOURS = {"better": "green", "unclear": "yellow"}
 
 
 def told(advice: Advice) -> Group:
     """Every choice as a line of a table, then what else comes with the settings that are advised."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.text import Text
-
     said: list[RenderableType] = []
     for subject in dict.fromkeys(one.subject for one in advice.choices):
         choices = [one for one in advice.choices if one.subject == subject]
@@ -42,9 +39,6 @@ def besides(choices: Sequence[Choice]) -> list[str]:
 
 
 def _table(subject: str, choices: Sequence[Choice]) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
     usual, others = ({getattr(one, which).setting for one in choices} for which in ("usual", "other"))
     heads = (_head("usual", usual), _head("best of the others", others))
     table = Table(

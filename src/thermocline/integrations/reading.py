@@ -6,12 +6,13 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from thermocline.record import Loaded, parameters
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 DISPERSING = 0.5  # nats of entropy a nat of log n: half of what full dispersion has
 
@@ -134,10 +135,6 @@ def steepest(found: Sequence[Head], count: int = 10) -> tuple[tuple[str, ...], l
 
 def terminal(run: Loaded) -> Group:
     """The tables and the sentence, as something rich can print."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
     found = heads(run)
     shown: list[Any] = []
     tables = {"attention, means over all heads": table(found), "find the maximum": right(run)}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from thermocline.report import advice, judge, table, view
 from thermocline.report.facts import Case, Summary, cases
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-    from rich.text import Text
 
 _COLOURS = {"present": "green", "reversed": "red", "unclear": "yellow", "neither": "yellow", "caution": "yellow"}
 _COLOURS |= {"good": "green", "warn": "yellow", "calm": "bold"}
@@ -20,8 +20,6 @@ _COLOURS |= {"calibrated": "green", "over": "yellow", "under": "yellow", "off": 
 
 def terminal(summaries: Sequence[Summary]) -> Group:
     """The comparison table and the verdicts of every case, as something rich can print."""
-    from rich.console import Group
-
     return Group(*itertools.chain.from_iterable(map(_case, cases(summaries))))
 
 
@@ -37,10 +35,6 @@ def line(one: Summary) -> str:
 
 
 def _case(case: Case) -> list[RenderableType]:
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
     kinds = view.intervals(case)
     marks = [table.LEGEND] if len(case.groups) > 1 else []
     legend = f"under each mean: {'; '.join([*kinds, *marks])}" if kinds else None
@@ -63,17 +57,12 @@ def _case(case: Case) -> list[RenderableType]:
 
 
 def _cell(cell: table.Cell) -> Text:
-    from rich.text import Text
-
     mark = f"{table.MARKS[cell.apart]} " if cell.apart else ""
     return Text(f"{mark}{cell.text or '-'}" + (f"\n{cell.interval}" if cell.interval else ""))
 
 
 def _advice(case: Case) -> list[RenderableType]:
     """What to make of each net, as a table."""
-    from rich.table import Table
-    from rich.text import Text
-
     found = advice.given(case)
     if not found:
         return []

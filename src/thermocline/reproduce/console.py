@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
 
 from thermocline.reproduce import verdict, wording
 from thermocline.reproduce.study import Study
 from thermocline.reproduce.verdict import Finding
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
 
 _COLOURS = {verdict.HOLDS: "green", verdict.DIRECTION: "cyan", verdict.FAILS: "red", verdict.UNDECIDED: "yellow"}
 
 
 def glance(studies: Sequence[Study]) -> RenderableType:
     """Several of them, a line each, and what could not be read."""
-    from rich.console import Group
-    from rich.table import Column, Table
-    from rich.text import Text
-
     grid = Table(Column("experiment", no_wrap=True), "runs", "verdict")
     for study in studies:
         grid.add_row(Text(study.experiment.name), Text(wording.runs(study)), Text(study.line))
@@ -30,8 +26,6 @@ def glance(studies: Sequence[Study]) -> RenderableType:
 
 def _ours(finding: Finding) -> RenderableType:
     """What two arms have and how far they are apart, or what one has; the intervals of arms are on the page."""
-    from rich.text import Text
-
     by = f"seed{'' if len(finding.shared) == 1 else 's'} {wording.seeds(finding)}"
     if len(finding.claim.arms) == 1:
         return Text(f"{wording.arm(finding, 0)}, {by}")
@@ -41,10 +35,6 @@ def _ours(finding: Finding) -> RenderableType:
 
 def terminal(study: Study) -> Group:
     """The comparison, claim by claim, and what is missing."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
     experiment, found = study.experiment, study.found
     grid = Table(title=Text(f"{experiment.name}: {experiment.says}"), title_justify="left", title_style="bold")
     for head in ("claim", "published", "ours", "verdict"):

@@ -22,7 +22,7 @@ def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
     quantity then does not say which.
     """
     rows = select(source, quantity, arm.where)
-    number = _REDUCTIONS[quantity.by](rows, quantity) if rows else None
+    number = _reduced(rows, quantity) if rows else None
     if number is not None and quantity.over is not None:
         whole = value(source, quantity.over, arm)
         number = number / whole if whole else None
@@ -76,6 +76,38 @@ def _probe(row: dict[str, Any]) -> str:
     return next((word for word in row["params"].split(",") if word.startswith("probe=")), "")
 
 
+def _reduced(rows: Rows, quantity: Quantity) -> float | None:
+    first, last = (_at(rows, rows[end]["step"]) for end in (0, -1))
+    by_layer, deepest = [row["value"] for row in last], last[-1]["depth"]
+    match quantity.by:
+        case "value":
+            return _one(last, quantity)
+        case "start":
+            return _one(first, quantity)
+        case "growth":
+            begun = _one(first, quantity)
+            return _one(last, quantity) / begun if begun else None
+        case "lowest":
+            later = sorted({row["step"] for row in rows})[1:]
+            return _of_finite(min, [_one(_at(rows, step), quantity) for step in later])
+        case "layers":
+            return statistics.fmean(by_layer)
+        case "first half" | "second half":
+            some = [row["value"] for row in last if (row["depth"] <= deepest / 2) == (quantity.by == "first half")]
+            return statistics.fmean(some) if some else None
+        case "best layer":
+            return _of_finite(max, by_layer)
+        case "last layer":
+            return _one([row for row in last if row["depth"] == deepest], quantity)
+        case "drop before the last":
+            best = _of_finite(max, by_layer)
+            return (best - by_layer[-2]) / best if best and len(by_layer) > 1 else None
+
+
+def _at(rows: Rows, step: int) -> Rows:
+    return [row for row in rows if row["step"] == step]
+
+
 def _one(rows: Rows, quantity: Quantity) -> float:
     if len(rows) != 1:
         names = sorted({f"{row['split']} {row['layer']} {row['params']}".strip() for row in rows})
@@ -83,57 +115,6 @@ def _one(rows: Rows, quantity: Quantity) -> float:
     return rows[0]["value"]
 
 
-def _at(rows: Rows, end: int) -> Rows:
-    return [row for row in rows if row["step"] == rows[end]["step"]]
-
-
-def _value(rows: Rows, quantity: Quantity) -> float:
-    return _one(_at(rows, -1), quantity)
-
-
-def _start(rows: Rows, quantity: Quantity) -> float:
-    return _one(_at(rows, 0), quantity)
-
-
-def _growth(rows: Rows, quantity: Quantity) -> float | None:
-    first, last = _one(_at(rows, 0), quantity), _one(_at(rows, -1), quantity)
-    return last / first if first else None
-
-
-def _lowest(rows: Rows, quantity: Quantity) -> float | None:
-    steps = sorted({row["step"] for row in rows})[1:]
-    found = [_one([row for row in rows if row["step"] == step], quantity) for step in steps]
-    return min(found, default=None) if all(map(math.isfinite, found)) else None
-
-
-def _layers(rows: Rows, quantity: Quantity) -> float:
-    return statistics.fmean(row["value"] for row in _at(rows, -1))
-
-
-def _half(rows: Rows, quantity: Quantity) -> float:
-    last = _at(rows, -1)
-    middle = last[-1]["depth"] / 2
-    some = [row["value"] for row in last if (row["depth"] <= middle) == (quantity.by == "first half")]
-    return statistics.fmean(some) if some else math.nan
-
-
-def _best_layer(rows: Rows, quantity: Quantity) -> float:
-    by_layer = [row["value"] for row in _at(rows, -1)]
-    return max(by_layer) if all(map(math.isfinite, by_layer)) else math.nan
-
-
-def _last_layer(rows: Rows, quantity: Quantity) -> float:
-    last = _at(rows, -1)
-    return _one([row for row in last if row["depth"] == last[-1]["depth"]], quantity)
-
-
-def _early_drop(rows: Rows, quantity: Quantity) -> float | None:
-    by_layer = [row["value"] for row in _at(rows, -1)]
-    sound = len(by_layer) > 1 and all(map(math.isfinite, by_layer)) and max(by_layer)
-    return (max(by_layer) - by_layer[-2]) / max(by_layer) if sound else None
-
-
-_REDUCTIONS: dict[str, Callable[[Rows, Quantity], float | None]] = {
-    "value": _value, "start": _start, "growth": _growth, "lowest": _lowest, "layers": _layers, "first half": _half,
-    "second half": _half, "best layer": _best_layer, "last layer": _last_layer, "drop before the last": _early_drop,
-}  # fmt: skip
+def _of_finite(pick: Callable[[list[float]], float], numbers: list[float]) -> float | None:
+    """The least or largest of some, or none: what is not finite might be it."""
+    return pick(numbers) if numbers and all(map(math.isfinite, numbers)) else None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from thermocline.experiments._claims import Arm, Claim, Quantity
-from thermocline.reproduce import interval, judge, wording
+from thermocline.reproduce import judge, wording
 from thermocline.reproduce.verdict import ABSENT, DIRECTION, FAILS, HOLDS, UNDECIDED
 
 ARMS = (Arm("cold"), Arm("hot"))
@@ -126,15 +126,6 @@ def test_how_many_more_is_enough_if_nothing_changes() -> None:
     for count, clear in ((need, True), (need - 1, False)):
         half = stats.t.ppf(0.975, count - 1) * statistics.stdev(d) / math.sqrt(count)
         assert (half < 58 / 3) == clear
-
-
-def test_the_interval_is_scipys() -> None:
-    values = [3.0, 1.0, 4.0, 1.0, 5.0]
-    found = interval(values)
-    low, high = stats.t.interval(0.95, 4, loc=statistics.fmean(values), scale=stats.sem(values))
-    assert found is not None
-    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
-    assert interval([]) is None
 
 
 NC1 = Quantity("NC1", "neural_collapse", shown=".3g", factors=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from scipy.special import stdtrit
 
@@ -28,6 +28,10 @@ class Estimate:
     high: float
     count: int
     cut: bool = False
+
+    def map(self, rising: Callable[[float], float]) -> Estimate:
+        """The same by a rising function of the number."""
+        return replace(self, mean=rising(self.mean), low=rising(self.low), high=rising(self.high))
 
     @property
     def kind(self) -> str:

@@ -10,9 +10,9 @@ from thermocline.reproduce.console import glance, terminal
 from thermocline.reproduce.output import write
 from thermocline.reproduce.sources import Shelf
 from thermocline.reproduce.study import Study, study
-from thermocline.reproduce.verdict import Finding, Verdict, interval, judge
+from thermocline.reproduce.verdict import Finding, Verdict, judge
 
 __all__ = [
-    "Experiment", "Finding", "Shelf", "Study", "Verdict", "glance", "homes", "interval", "judge", "load", "modules", "names",
+    "Experiment", "Finding", "Shelf", "Study", "Verdict", "glance", "homes", "judge", "load", "modules", "names",
     "select", "study", "terminal", "write",
 ]  # fmt: skip

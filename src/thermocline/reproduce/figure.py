@@ -126,8 +126,7 @@ def _marks(finding: Finding) -> Iterator[dict[str, Any]]:
         found = finding.arm(place)
         if found is None:
             continue
-        low, high = (found.low, found.high) if found.count > 2 else (min(values.values()), max(values.values()))
-        mean = {"value": found.mean, "low": low, "high": high}
+        mean = {"value": found.mean, "low": found.low, "high": found.high}
         yield {"arm": arm.label, "kind": "mean", **{name: _rounded(value) for name, value in mean.items()}}
         for seed, value in values.items():
             yield {"arm": arm.label, "kind": "seed", "seed": seed, "value": _rounded(value)}

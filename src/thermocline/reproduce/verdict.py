@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scipy.special import stdtr
 
 from thermocline.experiments._claims import Claim
-from thermocline.report.estimates import student
+from thermocline.report.estimates import Estimate, estimate, student
 
 HOLDS, DIRECTION, FAILS, UNDECIDED, ABSENT = "holds", "holds in direction", "does not hold", "undecided", "not run here"
 WORDS = (HOLDS, DIRECTION, FAILS, UNDECIDED, ABSENT)
@@ -65,20 +65,6 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A mean with its 95 % interval over seeds; of one seed nothing is known but the value."""
-
-    mean: float
-    low: float
-    high: float
-    count: int
-
-    def map(self, rising: Callable[[float], float]) -> Interval:
-        """The same by a rising function of the number."""
-        return Interval(rising(self.mean), rising(self.low), rising(self.high), self.count)
-
-
-@dataclass(frozen=True)
 class Verdict:
     """One of `WORDS`, and why in a sentence."""
 
@@ -92,7 +78,7 @@ class Finding:
 
     claim: Claim
     values: tuple[Mapping[int, float], ...]
-    difference: Interval | None
+    difference: Estimate | None
     verdict: Verdict
 
     @property
@@ -100,30 +86,12 @@ class Finding:
         """The seeds that every arm has."""
         return sorted(set.intersection(*(set(arm) for arm in self.values)))
 
-    def arm(self, place: int) -> Interval | None:
+    def arm(self, place: int) -> Estimate | None:
         """Mean and interval of one arm over all its seeds; of what moves by factors, those of the logarithm, taken back."""
         values = self.values[place].values()
         if not self.claim.quantity.factors:
-            return interval(values)
-        return logs.map(math.exp) if (logs := interval(math.log(value) for value in values)) else None
-
-
-def interval(values: Iterable[float]) -> Interval | None:
-    """Mean and Student's 95 % interval.
-
-        mean +- t_{0.975, n - 1} s / sqrt(n)                                  [student1908mean]
-
-    >>> interval([2.0, 2.0, 2.0])
-    Interval(mean=2.0, low=2.0, high=2.0, count=3)
-    """
-    values = sorted(values)  # sums of floats depend on their order, and that of seeds means nothing
-    if not values:
-        return None
-    mean, count = statistics.fmean(values), len(values)
-    if count == 1:
-        return Interval(mean, -math.inf, math.inf, 1)
-    half = student(count) * statistics.stdev(values) / math.sqrt(count)
-    return Interval(mean, mean - half, mean + half, count)
+            return estimate(values)
+        return logs.map(math.exp) if (logs := estimate(math.log(value) for value in values)) else None
 
 
 def judge(claim: Claim, values: Sequence[Mapping[int, float]]) -> Finding:
@@ -133,7 +101,7 @@ def judge(claim: Claim, values: Sequence[Mapping[int, float]]) -> Finding:
         numbers = [_paired(values[0][seed], values[1][seed], factors=claim.quantity.factors) for seed in shared]
     else:
         numbers = [values[0][seed] for seed in shared]
-    found = interval(numbers)
+    found = estimate(numbers)
     if found is None:
         return Finding(claim, tuple(values), None, Verdict(ABSENT, _lacking(claim, values)))
     few = 1 if claim.exact else SEEDS
@@ -142,7 +110,7 @@ def judge(claim: Claim, values: Sequence[Mapping[int, float]]) -> Finding:
         why = f"{_count(found.count, 'shared seed')}; {need} more needed"
         return Finding(claim, tuple(values), found, Verdict(UNDECIDED, why))
     if claim.exact:  # true of every draw, or not
-        found = Interval(found.mean, min(numbers), max(numbers), found.count)
+        found = replace(found, low=min(numbers), high=max(numbers))
     verdict = {"falls": _moves, "rises": _moves, "stays": _within, "equals": _within}.get(claim.says, _bounded)(claim, found)
     if claim.exact and verdict.word == UNDECIDED:  # some seeds are inside and some are not
         verdict = Verdict(FAILS, "not true of every seed")
@@ -182,9 +150,9 @@ def _paired(cold: float, hot: float, *, factors: bool = False) -> float:
     return round(hot - cold, 12 - math.floor(math.log10(size))) + 0.0 if size else 0.0
 
 
-def _moves(claim: Claim, d: Interval) -> Verdict:
+def _moves(claim: Claim, d: Estimate) -> Verdict:
     if claim.says == "falls":
-        d = Interval(-d.mean, -d.high, -d.low, d.count)
+        d = Estimate(-d.mean, -d.high, -d.low, d.count)
     size = abs(claim.published[1] - claim.published[0]) if claim.published else 0.0
     least = claim.margin or 0.0
     known = f"the {'derived' if claim.derived else 'published'} difference"
@@ -205,16 +173,16 @@ def _moves(claim: Claim, d: Interval) -> Verdict:
     return Verdict(UNDECIDED, f"the interval includes {edge}{so_far}{small}; {_more(d, least)}")
 
 
-def _chance(d: Interval) -> str:
+def _chance(d: Estimate) -> str:
     """How often a difference as large would come about by chance alone, by Student's test, where it has a spread."""
     half = (d.high - d.low) / 2
-    if not 0 < half < math.inf:
+    if not half:
         return ""
     p = 2 * float(stdtr(d.count - 1, -abs(d.mean) / half * student(d.count)))
     return f", p = {p:.1g}"
 
 
-def _within(claim: Claim, d: Interval) -> Verdict:
+def _within(claim: Claim, d: Estimate) -> Verdict:
     assert claim.margin is not None, f"{claim.quantity.name}: {claim.says} needs a margin"
     centre = claim.published[0] if claim.says == "equals" else 0.0
     low, high = d.low - centre, d.high - centre
@@ -225,7 +193,7 @@ def _within(claim: Claim, d: Interval) -> Verdict:
     return Verdict(UNDECIDED, f"the interval reaches beyond {claim.margin:.3g}")
 
 
-def _bounded(claim: Claim, d: Interval) -> Verdict:
+def _bounded(claim: Claim, d: Estimate) -> Verdict:
     assert claim.bound is not None, f"{claim.quantity.name}: {claim.says} needs a bound"
     sign = 1 if claim.says == "at least" else -1
     nearest, farthest = sorted((sign * (d.low - claim.bound), sign * (d.high - claim.bound)))
@@ -237,7 +205,7 @@ def _bounded(claim: Claim, d: Interval) -> Verdict:
     return Verdict(UNDECIDED, f"the interval includes {bound}; {_more(d, claim.bound)}")
 
 
-def _more(d: Interval, target: float) -> str:
+def _more(d: Estimate, target: float) -> str:
     """How many seeds more, if mean and spread stay as they are, would move the interval off a value."""
     spread = (d.high - d.mean) * math.sqrt(d.count) / student(d.count)
     for count in range(d.count + 1, MOST + 1):

@@ -9,11 +9,11 @@ from typing import Any
 
 from thermocline import spec
 from thermocline.experiments._claims import Claim, Quantity
-from thermocline.report.estimates import RANGES
+from thermocline.report.estimates import RANGES, Estimate
 from thermocline.reproduce.sources import Found, Source
 from thermocline.reproduce.study import Study
 from thermocline.reproduce.study import unmeasured as gaps_of
-from thermocline.reproduce.verdict import SEEDS, Finding, Interval
+from thermocline.reproduce.verdict import SEEDS, Finding
 
 DASH = "–"
 WIDE = (-math.inf, math.inf)
@@ -50,11 +50,11 @@ def arm(finding: Finding, place: int) -> str:
     return DASH if found is None else _spread(mean(finding, place), _possible(found, finding.claim.quantity), finding.claim)
 
 
-def _possible(found: Interval, quantity: Quantity) -> Interval:
+def _possible(found: Estimate, quantity: Quantity) -> Estimate:
     """The interval, cut where the number cannot be.
 
-    >>> _possible(Interval(0.9, 0.7, 1.1, 3), Quantity("", "auroc"))
-    Interval(mean=0.9, low=0.7, high=1.0, count=3)
+    >>> _possible(Estimate(0.9, 0.7, 1.1, 3), Quantity("", "auroc")).high
+    1.0
     """
     plain = quantity.over is None and quantity.by != "growth"
     least, most = RANGES.get(quantity.measure, WIDE) if plain else WIDE
@@ -72,7 +72,7 @@ def difference(finding: Finding) -> str:
     return _spread(f"{'+' if found.mean > 0 else ''}{number(found.mean, quantity)}", found, finding.claim)
 
 
-def _spread(shown: str, found: Interval, claim: Claim) -> str:
+def _spread(shown: str, found: Estimate, claim: Claim) -> str:
     """A mean with its interval; two seeds are too few for one to say anything, and seeds that are all equal have none."""
     if found.count < SEEDS or claim.exact or found.low == found.high:
         return shown

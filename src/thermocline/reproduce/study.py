@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,29 +66,22 @@ class Study:
         return "its runs were made before its measures"
 
 
-@dataclass(frozen=True)
-class Unmeasured:
-    """Finished runs of an arm that give a quantity no number, and why."""
-
-    quantity: str
-    arm: str
-    seeds: tuple[int, ...]
-    why: Reason
-
-
-def unmeasured(study: Study) -> list[Unmeasured]:
-    """Which finished runs have no number for which claims."""
-    found: dict[Unmeasured, None] = {}
-    for claim, values in ((finding.claim, finding.values) for finding in study.findings):
-        for arm, known in zip(claim.arms, values):
-            runs = [source for source in study.found.sources if arm.settings and quantities.belongs(source, arm)]
+def unmeasured(study: Study, *, of: Collection[str] = ()) -> dict[tuple[tuple[int, ...], Reason], dict[str, list[str]]]:
+    """By the seeds of finished runs that give some quantity (of these, or all) no number, and why: which, and of which arms."""
+    gaps: dict[tuple[tuple[int, ...], Reason], dict[str, list[str]]] = {}
+    for finding in study.findings:
+        quantity = finding.claim.quantity
+        if of and quantity.name not in of:
+            continue
+        for arm, known in zip(finding.claim.arms, finding.values):
             seeds: dict[Reason, set[int]] = {}
-            for source in runs:
-                if source.seed not in known:
-                    seeds.setdefault(_why(source, claim.quantity, arm), set()).add(source.seed)
+            for source in study.found.sources:
+                if arm.settings and quantities.belongs(source, arm) and source.seed not in known:
+                    seeds.setdefault(_why(source, quantity, arm), set()).add(source.seed)
             for why, some in seeds.items():
-                found[Unmeasured(claim.quantity.name, arm.label, tuple(sorted(some)), why)] = None
-    return list(found)
+                arms = gaps.setdefault((tuple(sorted(some)), why), {}).setdefault(quantity.name, [])
+                arms += [] if arm.label in arms else [arm.label]
+    return gaps
 
 
 def _why(source: Source, quantity: Quantity, arm: Arm) -> Reason:

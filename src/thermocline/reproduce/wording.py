@@ -192,16 +192,10 @@ def _setting(value: Any) -> str:
 
 def unmeasured(study: Study, *, of: Collection[str] = ()) -> list[str]:
     """Which finished runs have no number (of some quantities, or all), those with the same gap together, and what would."""
-    gaps: dict[tuple[tuple[int, ...], str], dict[str, list[str]]] = {}
     there = (*study.experiment.runs, *study.found.sources, *study.found.stopped)
     known = 1 + max((one.seed for one in there), default=-1)
-    for one in gaps_of(study):
-        if of and one.quantity not in of:
-            continue
-        arms = gaps.setdefault((one.seeds, one.why), {}).setdefault(one.quantity, [])
-        arms += [] if one.arm in arms else [one.arm]
     lines = []
-    for (numbers, reason), quantities in gaps.items():
+    for (numbers, reason), quantities in gaps_of(study, of=of).items():
         by_arms: dict[str, list[str]] = {}
         for quantity, arms in quantities.items():
             by_arms.setdefault(" and ".join(arms), []).append(quantity)

@@ -10,7 +10,7 @@ from typing import Any
 
 from thermocline.experiments._claims import TRAIN_ACCURACY, Arm, Quantity
 from thermocline.report import facts
-from thermocline.reproduce.sources import Source, Stopped
+from thermocline.reproduce.sources import Source
 
 Rows = list[dict[str, Any]]
 
@@ -30,7 +30,7 @@ def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
     return number if sound else None
 
 
-def belongs(source: Source | Stopped, arm: Arm) -> bool:
+def belongs(source: Source, arm: Arm) -> bool:
     """Whether a run is one of an arm's; computed rows, which have no settings, belong to arms that ask for none."""
     return all(path in source.settings and source.settings[path] == wanted for path, wanted in arm.settings.items()) and (
         bool(source.settings) or not arm.settings

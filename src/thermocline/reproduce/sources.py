@@ -21,14 +21,14 @@ COMPUTED = "rows.parquet"
 
 @dataclass(frozen=True)
 class Source:
-    """One seed of something: a finished run, or a part of a computed table."""
+    """One seed of something: a run that came to its end, or a part of a computed table; `why`: why a run stopped itself."""
 
     name: str
-    path: Path
     seed: int
     settings: Mapping[str, Any]
     rows: pa.Table
     provenance: Mapping[str, Any]
+    why: str = ""
     _read: dict[str, list[dict[str, Any]]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, measure: str) -> list[dict[str, Any]]:
@@ -36,16 +36,6 @@ class Source:
         if measure not in self._read:
             self._read[measure] = self.rows.filter(pc.field("measure") == measure).to_pylist()
         return self._read[measure]
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """A run that stopped itself, and why."""
-
-    name: str
-    seed: int
-    settings: Mapping[str, Any]
-    why: str
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,7 @@ class Found:
 
     sources: tuple[Source, ...]
     missing: tuple[Run, ...]
-    stopped: tuple[Stopped, ...]
+    stopped: tuple[Source, ...]
     unfinished: tuple[str, ...]
     others: tuple[str, ...]
     problems: tuple[str, ...]
@@ -85,7 +75,7 @@ class Shelf:
         """The runs of an experiment, from its own folder and from those of experiments it shares runs with."""
         wanted = {family(run) for run in experiment.runs}
         sources, others, unfinished, problems = [], [], [], []
-        stopped: dict[str, Stopped] = {}
+        stopped: dict[str, Source] = {}
         own = self.results / experiment.name
         for folder in dict.fromkeys([own, *(self.results / home(run) for run in experiment.runs)]):
             for loaded in map(self._load, self._directories(folder)):
@@ -94,7 +84,7 @@ class Shelf:
                 elif family(loaded.spec) not in wanted:
                     others += [loaded.name] if folder == own else []
                 elif why := record.stopped(loaded.path):
-                    stopped[loaded.spec.name] = Stopped(loaded.spec.name, loaded.spec.seed, dict(spec.leaves(loaded.spec)), why)
+                    stopped[loaded.spec.name] = _source(loaded, why)
                 elif not loaded.finished:
                     unfinished.append(loaded.name)
                 elif not any(source.name == loaded.spec.name for source in sources):
@@ -142,12 +132,12 @@ class Shelf:
             return [], [f"{file.relative_to(self.results)} cannot be read ({str(error).splitlines()[0]})"]
         seeds = sorted(set(rows["seed"].to_pylist()))
         parts = {seed: rows.filter(pc.field("seed") == seed) for seed in seeds}
-        return [Source(f"computed, seed {seed}", file, seed, {}, part, provenance) for seed, part in parts.items()], []
+        return [Source(f"computed, seed {seed}", seed, {}, part, provenance) for seed, part in parts.items()], []
 
 
-def _source(loaded: record.Loaded) -> Source:
-    settings = dict(spec.leaves(loaded.spec))
-    return Source(loaded.spec.name, loaded.path, loaded.spec.seed, settings, loaded.rows, loaded.provenance)
+def _source(loaded: record.Loaded, why: str = "") -> Source:
+    run = loaded.spec
+    return Source(run.name, run.seed, dict(spec.leaves(run)), loaded.rows, loaded.provenance, why)
 
 
 def write_computed(folder: Path, name: str, rows: Iterable[tuple[int, record.Row]], session: Mapping[str, Any]) -> None:

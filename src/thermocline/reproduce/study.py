@@ -10,7 +10,7 @@ from typing import Literal
 from thermocline.experiments._claims import TRAIN_ACCURACY, Arm, Quantity
 from thermocline.reproduce import catalogue, quantities, verdict
 from thermocline.reproduce.catalogue import Experiment
-from thermocline.reproduce.sources import Found, Shelf, Source, Stopped
+from thermocline.reproduce.sources import Found, Shelf, Source
 from thermocline.reproduce.verdict import Finding
 
 Reason = Literal["did not learn", "before the measure", "not finite"]
@@ -127,5 +127,5 @@ def study(experiment: Experiment, shelf: Shelf) -> Study:
     return Study(experiment, found, tuple(findings))
 
 
-def _any(arm: Arm, sources: Iterable[Source | Stopped]) -> bool:
+def _any(arm: Arm, sources: Iterable[Source]) -> bool:
     return any(quantities.belongs(source, arm) for source in sources)

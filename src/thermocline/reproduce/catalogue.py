@@ -61,12 +61,18 @@ def load(name: str) -> Experiment:
     given = module(name)
     if not hasattr(given, "CLAIMS"):
         raise InputError(f"{name} makes no claim to reproduce; run it with: thermocline sweep {name}")
-    says, _, more = (given.__doc__ or "").strip().partition("\n\n")
+    (says, more), (_, shared) = map(_told, (given, importlib.import_module(given.__package__)))
     return Experiment(
-        name, " ".join(says.split()), more.strip(), tuple(given.RUNS), tuple(given.CLAIMS), given.COST,
+        name, " ".join(says.split()), more or shared, tuple(given.RUNS), tuple(given.CLAIMS), given.COST,
         getattr(given, "COMPUTED", ""), getattr(given, "TABLE", name), tuple(getattr(given, "CURVES", ())),
         getattr(given, "WHY", ""),
     )  # fmt: skip
+
+
+def _told(given: Any) -> tuple[str, str]:
+    """The first paragraph of a docstring, and the rest."""
+    says, _, more = (given.__doc__ or "").strip().partition("\n\n")
+    return says, more.strip()
 
 
 def names() -> list[str]:

@@ -1,9 +1,4 @@
-"""Table 2, ResNet-18, CIFAR-10 -> CIFAR-100 [masarczyk2025softmax]: heat makes NECO a better detector.
-
-How many dimensions the paper keeps is not known. Ours follow the rule that needs no test data, 90 % of the training
-variance. Beside it stands the AUROC at the number that is best for the very images reported on, which is how NECO's authors
-choose it.
-"""
+"""Table 2, ResNet-18, CIFAR-10 -> CIFAR-100 [masarczyk2025softmax]: heat makes NECO a better detector."""
 
 from thermocline.experiments import _claims
 from thermocline.experiments.table1 import cifar10_resnet18

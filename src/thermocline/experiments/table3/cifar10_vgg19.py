@@ -1,8 +1,4 @@
-"""Table 3, CIFAR-10 / VGG-19 [masarczyk2025softmax]: already collapsed at T = 1, so that heat changes little.
-
-The paper says neither whether its VGG-19 is normalised nor how it is initialised. Ours has batch normalisation, without
-which it did not begin to learn at this rate in a trial, and torch's initialisation, from which its logits start small.
-"""
+"""Table 3, CIFAR-10 / VGG-19 [masarczyk2025softmax]: already collapsed at T = 1, so that heat changes little."""
 
 from thermocline.experiments import _claims, _recipes
 from thermocline.spec import Net

@@ -19,6 +19,7 @@ from thermocline.advise.association import LEAST
 from thermocline.advise.relation import Relation, Tradeoff
 from thermocline.report import page, theme, view
 from thermocline.report.estimates import Estimate
+from thermocline.report.figure import Figure
 
 TRANSFER, DETECTION = "transfer (1 - rho)", "detection (AUROC)"
 HEADS = ("OOD set", "detector", "settings", "runs", "r", "by rank", "verdict")
@@ -72,7 +73,7 @@ def save(found: Tradeoff, path: str | Path) -> Path:
 def _html(found: Tradeoff) -> bytes:
     artist, scale = page.drawing(), _scale(found)
     figure = _figure(found, scale)
-    charts = {view.chart_id(1, figure.key, i): artist.to_spec(panel) for i, panel in enumerate(figure.panels)}
+    charts = {chart: artist.to_spec(panel) for chart, panel in figure.charts(1).items()}
     runs, seeds = {point.run for point in found.points}, {point.seed for point in found.points}
     settings = {(point.subject, point.setting) for point in found.points}
     context = {
@@ -120,10 +121,10 @@ def _scale(found: Tradeoff) -> theme.Temperatures:
     return theme.temperatures(point.temperature for point in found.points)
 
 
-def _figure(found: Tradeoff, scale: theme.Temperatures) -> Any:
+def _figure(found: Tradeoff, scale: theme.Temperatures) -> Figure:
     artist = page.drawing()
     panels = [artist.marks.scatter(_title(one), list(_drawn(one)), scale, x=TRANSFER, y=DETECTION) for one in found.headline]
-    return artist.Figure("tradeoff", "Transfer against detection", "", ("ood_drop", "auroc"), panels, columns=2)
+    return Figure("tradeoff", "Transfer against detection", "", ("ood_drop", "auroc"), panels, columns=2)
 
 
 def _drawn(one: Relation) -> Iterator[dict[str, Any]]:

@@ -35,7 +35,7 @@ def _html(run: Loaded) -> bytes:
     artist, found = page.drawing(), reading.heads(run)
     scale = _scale(found)
     figure = _figure(run, found, scale)
-    charts = {view.chart_id(1, figure.key, i): artist.to_spec(panel) for i, panel in enumerate(figure.panels)}
+    charts = {chart: artist.to_spec(panel) for chart, panel in figure.charts(1).items()}
     shown = list(zip(charts, figure.panels))
     tables = [
         ("By length, means over all heads", *reading.table(found)),

@@ -9,7 +9,7 @@ from thermocline.record import Loaded
 from thermocline.report import marks
 from thermocline.report.curves import Point, curve, recounted, spectra
 from thermocline.report.facts import HEADLINE, Case, parameters, points, rank_rule
-from thermocline.report.figure import Figure, figure
+from thermocline.report.figure import Figure
 from thermocline.report.marks import Panel
 from thermocline.report.theme import Temperatures
 
@@ -29,7 +29,7 @@ def probes(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figur
         " there to the last layer is the OOD drop."
     )
     measures = ("probe_accuracy", "effective_depth", "ood_drop")
-    return figure("probes", "Probe accuracy by layer", sentence, measures, panels or ["probe_accuracy"])
+    return Figure("probes", "Probe accuracy by layer", sentence, measures, panels or ["probe_accuracy"])
 
 
 def deficit(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -57,7 +57,7 @@ def deficit(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figu
         f" line ({HEADLINE[1]:g} on covariance eigenvalues, {cut:.3g} here), down to the mark on each curve. Then: the count"
         " as that line moves; a comparison is sound where the order of the curves does not hang on the threshold."
     )
-    return figure("deficit", "The rank deficit", sentence, ("solution_rank", "singular_value"), panels, columns=2)
+    return Figure("deficit", "The rank deficit", sentence, ("solution_rank", "singular_value"), panels, columns=2)
 
 
 def layer_ranks(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -71,7 +71,7 @@ def layer_ranks(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> 
         "How many directions each layer's features use at the end of training, counted three ways: above a threshold, by the"
         " entropy of the spectrum, and by its energy relative to the first direction."
     )
-    return figure("layer-ranks", "Rank by layer", sentence, tuple(names), panels)
+    return Figure("layer-ranks", "Rank by layer", sentence, tuple(names), panels)
 
 
 def _counted(title: str, rows: list[Point], scale: Temperatures) -> Panel:
@@ -99,7 +99,7 @@ def layer_spectra(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -
     )
     measures = ("singular_value", "rank")
     controls = "The tolerance slider moves the line."
-    return figure("spectra", "Spectra of the layers", sentence, measures, panels or ["singular_value"], controls=controls)
+    return Figure("spectra", "Spectra of the layers", sentence, measures, panels or ["singular_value"], controls=controls)
 
 
 def alignment(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -117,7 +117,7 @@ def alignment(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fi
         " chance, which in small layers is a lot."
     )
     title = "Alignment of weights and inputs"
-    return figure("alignment", title, sentence, ("alignment",), panels or ["alignment"], columns=2)
+    return Figure("alignment", title, sentence, ("alignment",), panels or ["alignment"], columns=2)
 
 
 def _part(name: str) -> Callable[[Point], bool]:

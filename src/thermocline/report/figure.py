@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from thermocline.report.marks import Panel
+if TYPE_CHECKING:
+    from thermocline.report.marks import Panel  # which needs what draws
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one figure shows, the measures behind it, and its panels; `missing` names what could not be drawn.
+    """What one figure shows, the measures behind it, and its panels; a string stands for one that could not be drawn.
 
     `settings` are what its charts start with where that is not the page's own, `choices` what the reader may choose from, and
     `controls` a sentence on what can be moved on a page, which a file cannot.
@@ -20,16 +21,21 @@ class Figure:
     key: str
     title: str
     sentence: str
-    measures: tuple[str, ...]
-    panels: list[Panel] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    measures: Sequence[str]
+    wanted: Sequence[Panel | str]
     columns: int = 3
     settings: Mapping[str, Any] = field(default_factory=dict)
     choices: Sequence[str] = ()
     controls: str = ""
 
+    @property
+    def panels(self) -> list[Panel]:
+        return [one for one in self.wanted if not isinstance(one, str)]
 
-def figure(key: str, title: str, sentence: str, measures: Sequence[str], panels: Sequence[Panel | str], **more: Any) -> Figure:
-    """A figure of these panels, a string standing for one that could not be drawn."""
-    drawn = [panel for panel in panels if isinstance(panel, Panel)]
-    return Figure(key, title, sentence, tuple(measures), drawn, [name for name in panels if isinstance(name, str)], **more)
+    def charts(self, number: int) -> dict[str, Panel]:
+        """Its panels, by the ids that their charts have on a page, as a figure of the case with this number."""
+        return {f"chart-{number}-{self.key}-{i}": panel for i, panel in enumerate(self.panels)}
+
+    @property
+    def missing(self) -> list[str]:
+        return [one for one in self.wanted if isinstance(one, str)]

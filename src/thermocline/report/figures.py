@@ -15,7 +15,7 @@ from thermocline.record import Loaded
 from thermocline.report import by_layer, marks, over_training, theme, trusting
 from thermocline.report.curves import Point, curve
 from thermocline.report.facts import HEADLINE, Case, rank_rule
-from thermocline.report.figure import Figure, figure
+from thermocline.report.figure import Figure
 from thermocline.report.marks import Panel
 from thermocline.report.theme import Temperatures
 
@@ -52,7 +52,7 @@ def side_by_side(cases: Sequence[Case], runs: Mapping[str, Loaded], scale: Tempe
         top = max((row["high"] for rows in curves.values() for row in rows), default=1.0)
         y = axis or marks.count("rank", most=1.05 * top)
         panels = [marks.curves(name, rows, scale, x=marks.LAYER, y=y) for name, rows in curves.items() if rows]
-        found.append(figure(key, title, "Each net on each data set, on the same axes.", (measure,), panels or [measure]))
+        found.append(Figure(key, title, "Each net on each data set, on the same axes.", (measure,), panels or [measure]))
     return found
 
 

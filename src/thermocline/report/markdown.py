@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from thermocline.report import advice, judge, table, view
 from thermocline.report.facts import Case
+from thermocline.report.figure import Figure
 
 if TYPE_CHECKING:
-    from thermocline.report.figure import Figure
     from thermocline.report.page import Report
 
 

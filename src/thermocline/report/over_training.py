@@ -8,7 +8,7 @@ from thermocline.record import Loaded
 from thermocline.report import marks
 from thermocline.report.curves import curve
 from thermocline.report.facts import HEADLINE, Case, parameters, rank_rule
-from thermocline.report.figure import Figure, figure
+from thermocline.report.figure import Figure
 from thermocline.report.marks import Panel
 from thermocline.report.theme import Temperatures
 
@@ -25,7 +25,7 @@ def ranks(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure
         for title, rows, measure in (("Numerical rank", rank, "solution_rank"), ("Entropy rank", entropy, "entropy_rank"))
     ]
     sentence = "The rank of the logits as training goes on: when the deficit arises, and whether training longer fills it."
-    return figure(
+    return Figure(
         "rank-training", "Rank of the logits over training", sentence, ("solution_rank", "entropy_rank"), panels, columns=2
     )
 
@@ -45,7 +45,7 @@ def norms(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure
         " has to grow the raw norm before the classes separate."
     )
     measures = ("logit_norm", "tempered_logit_norm")
-    return figure("norms", "Logit norm over training", sentence, measures, panels, columns=2)
+    return Figure("norms", "Logit norm over training", sentence, measures, panels, columns=2)
 
 
 def accuracy(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -56,7 +56,7 @@ def accuracy(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fig
         panel = marks.curves(title, rows, scale, x=marks.STEP, y=marks.share("accuracy"), other=_even(marks.share("accuracy")))
         panels.append(panel if rows else f"accuracy ({split})")
     sentence = "Whether the networks being compared were trained to the same end, and what temperature costs in accuracy."
-    return figure("accuracy", "Accuracy over training", sentence, ("accuracy",), panels, columns=2)
+    return Figure("accuracy", "Accuracy over training", sentence, ("accuracy",), panels, columns=2)
 
 
 def heat(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure | None:
@@ -67,7 +67,7 @@ def heat(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure 
     y = marks.decades("T", (row[end] for row in rows for end in ("low", "high")))
     panel = marks.curves("Temperature", rows, scale, x=marks.STEP, y=y, other=_even(marks.count("T")))
     sentence = "The temperature of the loss as training goes on; curves carry the name of the temperature they began with."
-    return figure("heat", "Temperature over training", sentence, ("temperature",), [panel], columns=1)
+    return Figure("heat", "Temperature over training", sentence, ("temperature",), [panel], columns=1)
 
 
 def turning(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -91,7 +91,7 @@ def turning(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figu
         "Two things that theory expects of high temperature: weights that turn towards their inputs in many layers at once, and"
         " other data whose mean turns orthogonal to those of the classes."
     )
-    return figure("turning", "Alignment and OrthoDev over training", sentence, ("alignment", "orthodev"), panels, columns=2)
+    return Figure("turning", "Alignment and OrthoDev over training", sentence, ("alignment", "orthodev"), panels, columns=2)
 
 
 MAKERS = (ranks, norms, accuracy, heat, turning)

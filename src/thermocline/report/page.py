@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,11 +21,9 @@ from thermocline.report import markdown, theme, view
 from thermocline.report.apart import told_apart
 from thermocline.report.curves import DECADE, HEADLINE_PLACE, LOWEST
 from thermocline.report.facts import Case, Summary, cases, summary
+from thermocline.report.figure import Figure
 from thermocline.report.theme import Temperatures
 from thermocline.spec import InputError, unknown
-
-if TYPE_CHECKING:
-    from thermocline.report.figure import Figure
 
 FORMATS = {"html": (".html", ".htm"), "md": (".md",)}  # and how their names end
 
@@ -159,9 +157,9 @@ def html(made: Report, *, live: str = "") -> str:
         "runs": [view.provenance(run, one) for run, one in zip(made.runs.values(), made.summaries, strict=True)],
     }
     charts = {
-        view.chart_id(number, figure.key, i): artist.to_spec(panel, figure.settings)
+        chart: artist.to_spec(panel, figure.settings)
         for number, figure in made.figures()
-        for i, panel in enumerate(figure.panels)
+        for chart, panel in figure.charts(number).items()
     }
     return compose("page.html.jinja", context, charts, artist.bundle(), live=live)
 

@@ -10,7 +10,7 @@ from thermocline.record import Loaded
 from thermocline.report import marks, scores
 from thermocline.report.curves import Point, confused, curve, histograms, reliability, rocs, traded
 from thermocline.report.facts import Case, parameters
-from thermocline.report.figure import Figure, figure
+from thermocline.report.figure import Figure
 from thermocline.report.marks import Panel
 from thermocline.report.theme import Temperatures
 
@@ -30,7 +30,7 @@ def detection(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fi
         " one seed the 95 % interval over images, where it was recorded; with more, that over seeds (two: their range)."
     )
     measures = ("auroc", "auroc_interval", "fpr")
-    return figure("detection", "Detecting other data", sentence, measures, panels or ["auroc"], columns=2)
+    return Figure("detection", "Detecting other data", sentence, measures, panels or ["auroc"], columns=2)
 
 
 def _detectors(case: Case, name: str) -> list[Point]:
@@ -64,7 +64,7 @@ def confidence(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> F
         " for. Then: the same at the one temperature that fits the labels best."
     )
     measures = ("reliability", "ece", "brier", "fitted_temperature")
-    return figure("reliability", "Confidence against accuracy", sentence, measures, panels, columns=2)
+    return Figure("reliability", "Confidence against accuracy", sentence, measures, panels, columns=2)
 
 
 def score_shapes(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -87,7 +87,7 @@ def score_shapes(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) ->
     more: dict[str, Any] = {"choices": names, "settings": {marks.SHOWN: names[0]} if names else {}}
     more["controls"] = "Another detector can be chosen above."
     measures = ("roc", "score_histogram")
-    return figure("scores", "Scores and ROC", sentence, measures, panels or ["score_histogram"], **more)
+    return Figure("scores", "Scores and ROC", sentence, measures, panels or ["score_histogram"], **more)
 
 
 _COLLAPSE = {
@@ -112,7 +112,7 @@ def collapse(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fig
         " and angles (NC2), the head is their mirror (NC3), and the nearest mean decides (NC4). A part that is exactly 0 is not"
         " drawn."
     )
-    return figure("collapse", "Neural collapse", sentence, ("neural_collapse",), panels, columns=1)
+    return Figure("collapse", "Neural collapse", sentence, ("neural_collapse",), panels, columns=1)
 
 
 def confusions(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -129,7 +129,7 @@ def confusions(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> F
     )
     right = all(group.members[0].test_accuracy == 1 for group in case.groups)
     missing = "confused classes" if right else "confusion"
-    return figure("confusion", "Most confused classes", sentence, ("confusion",), panels or [missing])
+    return Figure("confusion", "Most confused classes", sentence, ("confusion",), panels or [missing])
 
 
 def tradeoff(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -144,4 +144,4 @@ def tradeoff(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fig
         " that set apart. The dashed line joins temperatures that none other beats in both; small marks are seeds."
     )
     missing = ["ood_drop and auroc at two temperatures"]
-    return figure("tradeoff", "Transfer against detection", sentence, ("ood_drop", "auroc"), panels or missing, columns=2)
+    return Figure("tradeoff", "Transfer against detection", sentence, ("ood_drop", "auroc"), panels or missing, columns=2)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from thermocline import spec as specs
 from thermocline.record import Loaded
 from thermocline.report import advice, judge, table
 from thermocline.report.facts import Case, Group, Summary
+from thermocline.report.figure import Figure
 from thermocline.report.judge import Claim, Verdict
 from thermocline.report.theme import Temperatures
-
-if TYPE_CHECKING:
-    from thermocline.report.figures import Figure
 
 GLYPHS = {
     "present": "✓",
@@ -87,9 +85,7 @@ def case(case: Case, figures: Sequence[Figure], scale: Temperatures, number: int
         "tables": _tables(case),
         "figures": [shown(figure, number) for figure in figures],
         "layers": _layers(figures),
-        "counts": next(
-            (chart_id(number, one.key, len(one.panels) - 1) for one in figures if one.key == "spectra" and one.panels), ""
-        ),
+        "counts": next((chart for one in figures if one.key == "spectra" for chart in reversed(one.charts(number))), ""),
     }
 
 
@@ -134,10 +130,6 @@ def _layers(figures: Sequence[Figure]) -> list[tuple[int, str]]:
         if figure.key in ("probes", "layer-ranks") and figure.panels:
             return sorted({(row["x"], row["layer"]) for row in figure.panels[0].rows})
     return []
-
-
-def chart_id(number: int, key: str, panel: int) -> str:
-    return f"chart-{number}-{key}-{panel}"
 
 
 def glossary(runs: Iterable[Loaded]) -> dict[str, dict[str, str]]:
@@ -222,8 +214,8 @@ def _card(claim: Claim, case: Case, found: Sequence[Verdict], scale: Temperature
 def shown(figure: Figure, number: int) -> dict[str, Any]:
     """One figure as the page writes it."""
     panels = [
-        {"id": chart_id(number, figure.key, i), "title": panel.title, "height": panel.height, "description": panel.description}
-        for i, panel in enumerate(figure.panels)
+        {"id": chart, "title": panel.title, "height": panel.height, "description": panel.description}
+        for chart, panel in figure.charts(number).items()
     ]
     sentence = " ".join(filter(None, (figure.sentence, figure.controls)))
     return {"key": figure.key, "title": figure.title, "sentence": sentence, "measures": figure.measures,

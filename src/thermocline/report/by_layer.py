@@ -76,7 +76,7 @@ def layer_ranks(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> 
 
 def _counted(title: str, rows: list[Point], scale: Temperatures) -> Panel:
     """Ranks by layer, on a log axis where that is asked for."""
-    log = marks.decades("rank", (max(row[end], 1.0) for row in rows for end in ("low", "high")))
+    log = marks.decades("rank", (max(end, 1.0) for end in marks.ends(rows)))
     return marks.curves(title, rows, scale, x=marks.LAYER, y=marks.count("rank"), other=(marks.LAYER, log))
 
 

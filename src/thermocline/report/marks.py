@@ -85,7 +85,7 @@ def count(title: str, most: float | None = None) -> Axis:
 
 def decades(title: str, values: Iterable[float], **scale: Any) -> Axis:
     """A log axis of whole decades, written as powers of ten."""
-    exponents = [math.log10(value) for value in values]
+    exponents = [math.log10(value) for value in values] or [0.0]
     low, high = math.floor(min(exponents) + 1e-9), math.ceil(max(exponents) - 1e-9)
     high = max(high, low + 1)
     names = {str(k).replace("-", "\u2212"): "10" + str(k).translate(_SUPERSCRIPT) for k in range(low, high + 1)}
@@ -94,6 +94,11 @@ def decades(title: str, values: Iterable[float], **scale: Any) -> Axis:
     every = 1 if high - low < 8 else 2
     ticks = {"values": [10.0**k for k in range(low, high + 1, every)], "labelExpr": label}
     return Axis(title, {"type": "log", "domain": [10.0**low, 1.3 * 10.0**high], "nice": False, **scale}, "~g", ticks)
+
+
+def ends(rows: Sequence[Point]) -> list[float]:
+    """The ends of the ranges over seeds."""
+    return [row[end] for row in rows for end in ("low", "high")]
 
 
 def curves(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from thermocline.record import Loaded
 from thermocline.report import marks
-from thermocline.report.curves import curve
+from thermocline.report.curves import Point, curve
 from thermocline.report.facts import HEADLINE, Case, parameters, rank_rule
 from thermocline.report.figure import Figure
 from thermocline.report.marks import Panel
@@ -19,15 +19,12 @@ def ranks(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure
     rank = curve(case, runs, "solution_rank", x="step", where=lambda row: rank_rule(row) == HEADLINE)
     entropy = curve(case, runs, "entropy_rank", x="step", where=lambda row: row["depth"] == layers)
     panels = [
-        marks.curves(title, rows, scale, x=marks.STEP, y=marks.count("rank"), other=_even(marks.count("rank")))
-        if rows
-        else measure
-        for title, rows, measure in (("Numerical rank", rank, "solution_rank"), ("Entropy rank", entropy, "entropy_rank"))
+        _panel("Numerical rank", rank, scale, marks.count("rank")) or "solution_rank",
+        _panel("Entropy rank", entropy, scale, marks.count("rank")) or "entropy_rank",
     ]
     sentence = "The rank of the logits as training goes on: when the deficit arises, and whether training longer fills it."
-    return Figure(
-        "rank-training", "Rank of the logits over training", sentence, ("solution_rank", "entropy_rank"), panels, columns=2
-    )
+    measures = ("solution_rank", "entropy_rank")
+    return Figure("rank-training", "Rank of the logits over training", sentence, measures, panels, columns=2)
 
 
 def norms(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -35,11 +32,7 @@ def norms(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure
     panels: list[Panel | str] = []
     for measure, title in (("logit_norm", "Logit norm"), ("tempered_logit_norm", "Logit norm divided by T")):
         rows = [row for row in curve(case, runs, measure, x="step") if row["low"] > 0]
-        if rows:
-            y = marks.decades("norm", (row[end] for row in rows for end in ("low", "high")))
-            panels.append(marks.curves(title, rows, scale, x=marks.STEP, y=y, other=_even(marks.count("norm"))))
-        else:
-            panels.append(measure)
+        panels.append(_panel(title, rows, scale, marks.decades("norm", marks.ends(rows)), marks.count("norm")) or measure)
     sentence = (
         "What the softmax sees is the norm divided by T. In theory it starts near zero at high temperature, and the network"
         " has to grow the raw norm before the classes separate."
@@ -53,8 +46,7 @@ def accuracy(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fig
     panels: list[Panel | str] = []
     for split, title in (("train", "Training images"), ("test", "Test images")):
         rows = curve(case, runs, "accuracy", x="step", where=lambda row, split=split: row["split"] == split)
-        panel = marks.curves(title, rows, scale, x=marks.STEP, y=marks.share("accuracy"), other=_even(marks.share("accuracy")))
-        panels.append(panel if rows else f"accuracy ({split})")
+        panels.append(_panel(title, rows, scale, marks.share("accuracy")) or f"accuracy ({split})")
     sentence = "Whether the networks being compared were trained to the same end, and what temperature costs in accuracy."
     return Figure("accuracy", "Accuracy over training", sentence, ("accuracy",), panels, columns=2)
 
@@ -64,10 +56,9 @@ def heat(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure 
     rows = curve(case, runs, "temperature", x="step")
     if not any(row["value"] != other["value"] for row in rows for other in rows if row["series"] == other["series"]):
         return None
-    y = marks.decades("T", (row[end] for row in rows for end in ("low", "high")))
-    panel = marks.curves("Temperature", rows, scale, x=marks.STEP, y=y, other=_even(marks.count("T")))
+    panels = [_panel("Temperature", rows, scale, marks.decades("T", marks.ends(rows)), marks.count("T")) or "temperature"]
     sentence = "The temperature of the loss as training goes on; curves carry the name of the temperature they began with."
-    return Figure("heat", "Temperature over training", sentence, ("temperature",), [panel], columns=1)
+    return Figure("heat", "Temperature over training", sentence, ("temperature",), panels, columns=1)
 
 
 def turning(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -80,11 +71,8 @@ def turning(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figu
         rows = curve(
             case, runs, measure, x="step", where=lambda row, wanted=wanted: wanted.items() <= parameters(row["params"]).items()
         )
-        if len({row["x"] for row in rows}) > 1:
-            y = marks.fraction(words)
-            panels.append(marks.curves(title, rows, scale, x=marks.STEP, y=y, other=_even(y)))
-        else:
-            panels.append(f"{measure} over training")
+        moving = rows if len({row["x"] for row in rows}) > 1 else []
+        panels.append(_panel(title, moving, scale, marks.fraction(words)) or f"{measure} over training")
     if not any(isinstance(panel, Panel) for panel in panels):
         panels = ["alignment and orthodev over training"]
     sentence = (
@@ -97,6 +85,6 @@ def turning(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figu
 MAKERS = (ranks, norms, accuracy, heat, turning)
 
 
-def _even(y: marks.Axis) -> tuple[marks.Axis, marks.Axis]:
-    """Axes without bends, for whoever asks."""
-    return marks.LINEAR_STEP, y
+def _panel(title: str, rows: list[Point], scale: Temperatures, y: marks.Axis, even: marks.Axis | None = None) -> Panel | None:
+    """Curves by step, and on axes without bends for whoever asks; None where there are no rows."""
+    return marks.curves(title, rows, scale, x=marks.STEP, y=y, other=(marks.LINEAR_STEP, even or y)) if rows else None

@@ -105,7 +105,7 @@ def roc(title: str, rows: Sequence[Point], scale: Temperatures) -> marks.Panel:
 
 def collapse(title: str, rows: Sequence[Point], scale: Temperatures, order: Sequence[str]) -> marks.Panel:
     """Each part of neural collapse on a log axis, one mark a temperature: further left is closer to collapse."""
-    axis = marks.decades("distance from collapse", (row[end] for row in rows for end in ("low", "high")))
+    axis = marks.decades("distance from collapse", marks.ends(rows))
     y = alt.Y("part:N", title=None, sort=list(order), axis=alt.Axis(grid=True, tickBand="extent", labelLimit=220))
     look = {"scale": alt.Scale(**axis.scale), "axis": alt.Axis(title=axis.title, format=axis.format, **(axis.ticks or {}))}
     offset = alt.YOffset("series:N", scale=alt.Scale(paddingInner=0.2, paddingOuter=0.3), sort=scale.labels())

@@ -24,16 +24,6 @@ class Study:
     found: Found
     findings: tuple[Finding, ...]
 
-    @property
-    def own(self) -> list[Finding]:
-        """The findings that no earlier experiment has."""
-        return [finding for finding in self.findings if not self.origin(finding)]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many of its own claims have which verdict; words that none has are left out."""
-        return counted(self.own)
-
     def origin(self, finding: Finding) -> str:
         """The earlier experiment that has the same finding from the same runs, or nothing."""
         return catalogue.origin(self.experiment, finding.claim)
@@ -42,7 +32,8 @@ class Study:
     def summary(self) -> str:
         """The verdict in a line; what an earlier experiment has too is named, not counted again."""
         shared = Counter(f"as in {name}" for finding in self.findings if (name := self.origin(finding)))
-        return words({**self.counts, **shared})
+        own = counted(finding for finding in self.findings if not self.origin(finding))
+        return words({**own, **shared})
 
     @property
     def line(self) -> str:

@@ -9,6 +9,8 @@ from multiprocessing import forkserver
 from pathlib import Path
 from unittest import mock
 
+from rich.console import Console, RenderableType
+
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["thermocline.cli", "thermocline.run", "thermocline.report", "thermocline.reproduce"])
 
@@ -25,6 +27,14 @@ def thermocline(*words: str, cwd: Path, code: int = 0) -> str:
     assert process.exitcode == code, said
     assert "Traceback" not in said
     return said
+
+
+def printed(shown: RenderableType, width: int = 200) -> str:
+    """What a terminal of that width shows of something that rich can print."""
+    console = Console(width=width, no_color=True)
+    with console.capture() as text:
+        console.print(shown)
+    return text.get()
 
 
 def _command(words: Sequence[str], cwd: str, printed: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import subprocess
 import sys
@@ -16,8 +15,7 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-import rich.console
-from commands import thermocline
+from commands import printed, thermocline
 from hypothesis import given
 from hypothesis import strategies as st
 from report_cases import HOSTILE, chromium, show
@@ -79,10 +77,8 @@ def found(*folders: Path) -> Tradeoff:
     return advise.tradeoff(record.load_runs(folders))
 
 
-def printed(some: Tradeoff) -> str:
-    console = rich.console.Console(width=160, record=True, file=io.StringIO())
-    console.print(advise.terminal(some))
-    return console.export_text()
+def shown(some: Tradeoff) -> str:
+    return printed(advise.terminal(some), width=160)
 
 
 def test_points_are_of_the_last_step_and_the_first_probe(tmp_path):
@@ -144,14 +140,14 @@ def test_intervals_end_where_their_numbers_do(tmp_path):
     ((at,),) = (one.settings for one in some.relations)
     assert (at.transfer.mean, at.auroc.mean) == pytest.approx((0.7, 2.2 / 3))
     assert (at.transfer.low, at.transfer.high, at.auroc.low, at.auroc.high) == (0, 1, 0, 1)
-    assert "0.733 [0.000, 1.000]" in printed(some)
-    assert "cut to [0, 1]" in " ".join(printed(some).split())
+    assert "0.733 [0.000, 1.000]" in shown(some)
+    assert "cut to [0, 1]" in " ".join(shown(some).split())
 
 
 def test_one_seed_has_no_interval(tmp_path):
     some = found(sweep(tmp_path, 0.5, seeds=1, noise=0))
     assert {at.transfer.count for at in some.relations[0].settings} == {1}
-    text = printed(some)
+    text = shown(some)
     assert "one seed for each setting, so no intervals" in text
     assert "│ T = 1    │ 1     │ 0.800   │ 0.625 │ yes" in text
 
@@ -264,7 +260,7 @@ def test_fewer_than_four_settings_are_tabled_without_a_verdict(tmp_path, setting
     assert (one.status, one.pearson, one.spearman) == ("alone", None, None)
     both = "transfer and NECO detection on svhn move together"
     assert one.sentence == f"{over} cannot say how {both}: a correlation needs 4 settings."
-    assert "a correlation needs 4 settings" in printed(some)
+    assert "a correlation needs 4 settings" in shown(some)
 
 
 def test_nets_and_data_are_kept_apart(tmp_path):
@@ -370,16 +366,16 @@ def test_neco_is_shown_and_the_others_are_listed(tmp_path):
     some = found(sweep(tmp_path, 0.5, detectors=("msp", "neco,dim=0.9", "neco,dim=50")))
     assert [one.detector for one in some.relations] == ["msp", "neco", "neco dim=50"]
     assert [one.detector for one in some.headline] == ["neco"]
-    text = printed(some)
+    text = shown(some)
     assert "mlp on runes: svhn, neco" in text
     assert "mlp on runes: every detector" in text
     assert f"│ neco dim=50 │ {some.relations[2].pearson} │" in text
     few = found(sweep(tmp_path / "few", 0.5, temperatures=(1, 10), detectors=("msp", "neco,dim=0.9")))
-    assert "every detector" not in printed(few), "there is no correlation to list"
+    assert "every detector" not in shown(few), "there is no correlation to list"
     assert "Every detector" not in advise.save(few, tmp_path / "few.html").read_text()
     only = some.only(detector="MSP")
-    assert "every detector" not in printed(only)
-    assert "msp detection on svhn" in printed(only)
+    assert "every detector" not in shown(only)
+    assert "msp detection on svhn" in shown(only)
     with pytest.raises(InputError, match="unknown detector 'necco'; did you mean 'neco'"):
         some.only(detector="necco")
     with pytest.raises(InputError, match="unknown OOD set 'shvn'"):
@@ -431,7 +427,7 @@ def test_the_page_is_drawn_and_hostile_names_are_text(browser, tmp_path):
     phone = show(browser, tmp_path / "page.html", width=390)
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     assert "<script" not in advise.save(some, tmp_path / "figure.svg").read_text()
-    assert "<img src=x" in printed(some)
+    assert "<img src=x" in shown(some)
 
 
 def test_the_verb_prints_the_table_and_the_verdict(tmp_path):

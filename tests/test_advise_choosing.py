@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
 import pytest
-import rich.console
-from commands import thermocline
+from commands import printed, thermocline
 from scipy import stats
 
 from thermocline import advise, record
@@ -53,12 +51,6 @@ def sweep(folder: Path, shifts: dict[float, Numbers], *, seeds: int = 4, noise: 
     return folder
 
 
-def printed(advice: advise.Advice, width: int = 160) -> str:
-    console = rich.console.Console(width=width, record=True, file=io.StringIO())
-    console.print(advise.told(advice))
-    return console.export_text()
-
-
 def test_advice_follows_the_numbers(tmp_path):
     hot = {"accuracy": 0.05, "ood_drop": 0.2, "effective_depth": 0.0, "ece": -0.009}
     found = advise.advise(sweep(tmp_path, {1: {}, 10: hot}))
@@ -74,7 +66,7 @@ def test_advice_follows_the_numbers(tmp_path):
     (costs,) = advise.besides(found.choices)
     assert costs.startswith("What T = 10 costs: OOD drop, svhn +0.20 [+0.")
     assert "ECE" not in costs
-    said = printed(found)
+    said = printed(advise.told(found))
     assert "mlp on runes, data.classes = 10" not in said  # nothing to tell it from
     assert "high test accuracy" in said
     assert "low OOD drop, svhn" in said
@@ -98,7 +90,7 @@ def test_the_best_layer_is_judged_by_what_it_knows_not_by_what_is_lost(tmp_path)
     found = advise.advise(tmp_path)
     assert found["transfer, svhn"].words == "stay at T = 1"
     assert found["best layer, svhn"].words == "either: no difference that counts"
-    said = " ".join(printed(found).split())
+    said = " ".join(printed(advise.told(found)).split())
     assert "Layers are the best of those measured. Settings and layers were chosen on the images they are judged by." in said
 
 
@@ -176,7 +168,7 @@ def test_each_side_has_its_best_detector(tmp_path):
     choice = advise.advise(tmp_path)["detection, svhn"]
     assert (choice.usual, choice.other) == (Option("T = 1", "energy"), Option("T = 50", "neco"))
     assert choice.words == "stay at T = 1"  # though by NECO alone heat would win
-    assert "0.799, energy" in printed(advise.advise(tmp_path))
+    assert "0.799, energy" in printed(advise.told(advise.advise(tmp_path)))
 
 
 @pytest.mark.parametrize(

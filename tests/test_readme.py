@@ -2,14 +2,13 @@
 
 import ast
 import importlib
-import io
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import rich.console
 import torch
+from commands import printed
 
 from thermocline import advise, spec
 
@@ -110,8 +109,5 @@ def test_every_verb_and_option_that_is_shown_is_one(page: str) -> None:
 
 
 def test_the_advice_that_is_shown_is_what_the_rows_give() -> None:
-    console = rich.console.Console(width=124, record=True, file=io.StringIO())
-    console.print(advise.told(advise.advise(ROOT / "results" / "table1" / "cifar100-resnet18")))
-    assert fenced(PAGES["docs/guide.md"], "text") == [
-        "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
-    ]
+    told = printed(advise.told(advise.advise(ROOT / "results" / "table1" / "cifar100-resnet18")), width=124)
+    assert fenced(PAGES["docs/guide.md"], "text") == ["".join(f"{line.rstrip()}\n" for line in told.splitlines())]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rich.console
+from commands import printed
 from report_cases import (
     CLASSES,
     COLD,
@@ -205,9 +204,7 @@ def test_one_temperature_is_described_not_judged(tmp_path):
 
 def test_the_terminal_says_the_same(tmp_path):
     write_pair(tmp_path, data="[bold]runes[/]")
-    console = rich.console.Console(width=200, record=True, file=io.StringIO())
-    console.print(report.terminal(summarise(tmp_path)))
-    text = console.export_text()
+    text = printed(report.terminal(summarise(tmp_path)))
     assert "mlp on [bold]runes[/]" in text
     assert "As predicted (one seed): At T = 1000 the rank of the logits is 6 of 19" in text
 
@@ -218,18 +215,14 @@ def test_the_terminal_says_what_its_marks_and_intervals_are(tmp_path, hot):
         write(tmp_path / f"cold{seed}", **COLD, seed=seed)
         if hot:
             write(tmp_path / f"hot{seed}", **HOT, seed=seed)
-    console = rich.console.Console(width=200, record=True, file=io.StringIO())
-    console.print(report.terminal(summarise(tmp_path)))
-    text = " ".join(console.export_text().split())
+    text = " ".join(printed(report.terminal(summarise(tmp_path))).split())
     assert "under each mean: 95 % t-interval, 3 seeds" in text
     assert (table.LEGEND in text) == hot
 
 
 def test_what_the_table_of_one_temperature_says_is_not_said_again_below_it(tmp_path):
     write(tmp_path / "cold", **COLD)
-    console = rich.console.Console(width=200, record=True, file=io.StringIO())
-    console.print(report.terminal(summarise(tmp_path)))
-    text = console.export_text()
+    text = printed(report.terminal(summarise(tmp_path)))
     assert "Effective depth" in text
     assert "effective depth is" not in text
     assert "Nothing to compare with" not in text

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rich.console
-from commands import thermocline
+from commands import printed, thermocline
 from PIL import Image
 from report_cases import COLD, HOT, chromium, summarise, trust_rows, write, write_pair
 
@@ -99,9 +98,7 @@ def test_a_rank_is_held_against_the_classes_that_training_images_have(tmp_path, 
 
 def everywhere(folder: Path) -> dict[str, str]:
     """What the terminal, the page and Markdown say, without how they say it."""
-    console = rich.console.Console(width=2000, record=True, file=io.StringIO())
-    console.print(report.terminal(summarise(folder)))
-    said = {"terminal": console.export_text()}
+    said = {"terminal": printed(report.terminal(summarise(folder)), width=2000)}
     for kind in page.FORMATS:
         said[kind] = report.render(folder, folder / f"page.{kind}", format=kind).read_text()
     return {kind: re.sub(r"\s+", " ", text) for kind, text in said.items()}

@@ -6,11 +6,10 @@ import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
+from commands import printed
 
 from thermocline import record, run, spec
 from thermocline.experiments import _claims, _runes, compression
@@ -120,13 +119,6 @@ def test_a_run_that_stopped_itself_is_an_outcome(tmp_path: Path) -> None:
 def stop(folder: Path, what: Run) -> None:
     with record.open_run(folder / what.name, what) as log:
         log.describe({"stopped": "it has not begun to learn"})
-
-
-def printed(shown: Any) -> str:
-    console = Console(width=200, no_color=True)
-    with console.capture() as text:
-        console.print(shown)
-    return text.get()
 
 
 def test_an_arm_of_runs_that_all_stopped_was_tried(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import warnings
 import xml.etree.ElementTree
 from dataclasses import replace
@@ -216,16 +214,6 @@ def test_settings_that_have_nothing_to_do_with_each_other_seldom_seem_to(setting
         wrong += [not r.low <= 0 <= r.high for r in (one.pearson, over_runs)]
         assert (one.status == "unclear") == (one.pearson.low <= 0 <= one.pearson.high)
     assert wrong[0] / count <= 0.08 < 0.25 < wrong[1] / count
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
-def test_the_front_is_what_brute_force_finds(points):
-    def beats(b: tuple[int, int], a: tuple[int, int]) -> bool:
-        return b[0] >= a[0] and b[1] >= a[1] and (b[0] > a[0] or b[1] > a[1])
-
-    front = advise.pareto_front(points)
-    assert front == [not any(beats(other, point) for other in points) for point in points]
-    assert any(front) == bool(points)
 
 
 def test_equal_settings_share_the_front(tmp_path):
@@ -450,10 +438,6 @@ def test_the_verb_prints_the_table_and_the_verdict(tmp_path):
     said = tradeoff("runs")
     assert f"warning: left out: {broken.relative_to(tmp_path).parent}" in said
     assert "(11 runs)" in said
-
-
-def test_torch_is_left_alone():
-    subprocess.run([sys.executable, "-c", "import thermocline.advise, sys; assert 'torch' not in sys.modules"], check=True)
 
 
 def test_paths_are_read_and_runs_taken_as_they_are(tmp_path):

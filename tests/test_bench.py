@@ -167,12 +167,6 @@ def test_bad_input_is_refused_before_anything_runs(options: dict, message: str) 
         bench.run(**options)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_missing_gpu_is_one_clear_line() -> None:
-    with pytest.raises(InputError, match="device 'cuda' was asked for, but torch sees no GPU here; use --device cpu"):
-        bench.run(["spectrum-rank"], device="cuda")
-
-
 def test_a_side_that_fails_says_so() -> None:
     with pytest.raises(Failure, match="bench nothing: the side 'ours' failed: KeyError: 'nothing'"):
         bench._measured("nothing", "ours", 1, 0.01, CPU)

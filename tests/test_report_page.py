@@ -17,6 +17,7 @@ from thermocline.record import Row
 from thermocline.report import markdown
 from thermocline.report.curves import HEADLINE_PLACE, recounted
 from thermocline.report.facts import cases
+from thermocline.report.figures import to_svg
 from thermocline.report.page import gather, html
 
 browser = pytest.fixture(chromium, scope="module")
@@ -78,6 +79,8 @@ def test_everything_is_drawn_and_nothing_is_missing(page):
     )
     assert len(drawn) == 34
     assert min(count for _, count in drawn) >= 3, drawn
+    assert page.locator(".card").count() == 7
+    assert page.locator(".chip.present").first.inner_text() == "✓ As predicted (one seed)"
 
 
 def test_the_slider_counts_anew(page, made):
@@ -243,17 +246,23 @@ def test_many_long_runs_stay_small_and_open(browser, tmp_path):
     assert page.locator("#chart-1-spectra-19 .mark-line path").count() > 40
 
 
-def test_hostile_names_reach_every_new_place_as_text(browser, tmp_path):
-    write_whole(tmp_path / "runs", ood=(HOSTILE,), layer=HOSTILE, data=HOSTILE)
-    write(tmp_path / "runs" / "other", **COLD, data="=cmd()" + HOSTILE, ood=(HOSTILE,))
+def test_hostile_names_are_shown_as_text_everywhere(browser, tmp_path):
+    write_whole(tmp_path / "runs", ood=(HOSTILE,), layer=HOSTILE, data=HOSTILE, command=HOSTILE)
+    write(tmp_path / "runs" / HOSTILE.replace("/", ""), **COLD, data="=cmd()" + HOSTILE, ood=(HOSTILE,))
     found = gather(tmp_path / "runs")
     (tmp_path / "page.html").write_text(html(found))
     page = show(browser, tmp_path / "page.html")
+    assert HOSTILE in page.locator(".which").first.inner_text()
+    assert page.locator("h4", has_text=HOSTILE + " (OOD)").count() >= 2
+    page.locator("#chart-1-probes-0 .mark-symbol path").first.hover()
+    page.wait_for_selector("#vg-tooltip-element.visible")
+    assert HOSTILE in page.locator("#vg-tooltip-element").inner_text()
     page.locator("[data-sets=chosenLayer]").first.select_option("3")
     for kind in ("csv", "svg", "png"):
         assert saved(page, "probes", kind)
     assert "<script" not in saved(page, "probes", "svg").decode()
-    assert page.locator("img").count() == 0
+    assert not [figure.key for _, figure in found.figures() if b"<script" in to_svg(figure, found.scale)]
+    assert (page.locator("script").count(), page.locator("img").count()) == (3, 0)
     assert page.heard == []
     assert HOSTILE in page.locator(".advised li").first.inner_text()
     text = markdown.page(found, {})

@@ -135,8 +135,8 @@ def _add_zoom(layers: list[dict[str, Any]]) -> None:
 def packed(rows: Sequence[Point]) -> dict[str, Any]:
     """Rows as columns, each word once, and a column that is the same as an earlier one by its name.
 
-    >>> packed([{"a": "x", "b": 1, "c": 1}, {"a": "x", "b": 2, "c": 2}])
-    {'a': {'names': ['x'], 'at': [0, 0]}, 'b': {'values': [1, 2]}, 'c': {'like': 'b'}}
+    >>> packed([{"a": "x", "b": 1, "c": 1}, {"a": "x", "b": None, "c": None, "d": 3}])
+    {'a': {'names': ['x'], 'at': [0, 0]}, 'b': {'values': [1, None]}, 'c': {'like': 'b'}, 'd': {'values': [None, 3]}}
     """
     found: dict[str, Any] = {}
     for name in dict.fromkeys(key for row in rows for key in row):

@@ -188,10 +188,13 @@ def test_a_sweep_in_processes_gives_every_run(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_leaves_the_others_to_be_run_wherever_they_belong(tmp_path: Path) -> None:
     good = spec.replace(TINY, {"train.epochs": 1})
-    places = {tmp_path / "a" / "bad": spec.replace(good, {"train.lr": 1e30}), tmp_path / "b" / "good": good}
-    with pytest.raises(spec.Failure, match="try a smaller"):
+    places = {tmp_path / "a" / "bad": spec.replace(good, {"train.lr": 1e9}), tmp_path / "b" / "good": good}
+    with pytest.raises(spec.Failure, match="loss.* try a smaller"):
         list(run.follow_all(places, device="cpu"))
     assert record.load_run(tmp_path / "b" / "good").finished
+    kept = record.load_run(tmp_path / "a" / "bad")
+    assert not kept.finished
+    assert kept.rows.num_rows > 0, "what was measured before is kept"
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -307,17 +310,6 @@ print(len(run.sweep(spec.grid(base, {"train.temperature": [1, 2]}), "runs", jobs
 """
     done = subprocess.run([sys.executable, "-"], input=script, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "2", done.stderr
-
-
-def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
-    runs = spec.grid(TINY, {"train.lr": [1e9, 0.1], "train.epochs": [1]})
-    events = []
-    with pytest.raises(RuntimeError, match="loss"):
-        events.extend(run.follow_all(_places(runs, tmp_path), device="cpu"))
-    assert record.load_run(tmp_path / runs[1].name).finished
-    kept = record.load_run(tmp_path / runs[0].name)
-    assert not kept.finished
-    assert kept.rows.num_rows > 0, "what was measured before is kept"
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -28,5 +28,11 @@ def gen() -> torch.Generator:
     return torch.Generator().manual_seed(20261115)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without figures, which take most of their time."""
+    monkeypatch.setattr("thermocline.report.figures.MAKERS", ())
+
+
 def pytest_configure() -> None:
     torch.set_num_threads(max((os.cpu_count() or 2) // 2, 1))

@@ -30,7 +30,7 @@ from report_cases import (
 
 from thermocline import record, report
 from thermocline.record import Row
-from thermocline.report import figures, table
+from thermocline.report import table
 from thermocline.report.curves import reliability
 from thermocline.report.estimates import estimate
 from thermocline.report.facts import cases
@@ -77,7 +77,7 @@ def test_intervals_are_those_of_student():
     assert estimate([1.0, 3.0]).kind == "range of 2 seeds"
 
 
-def test_intervals_end_where_their_numbers_do(tmp_path, monkeypatch):
+def test_intervals_end_where_their_numbers_do(tmp_path, undrawn):
     """A drop of 0 to 0.3 over three seeds, an AUROC up to 1, a rank of 1 to 12: Student's intervals reach beyond all three."""
     assert (estimate([0.0, 0.0, 0.3], of="ood_drop").low, estimate([0.0, 0.0, 0.3]).low < 0) == (0, True)
     assert [estimate([1.0, 1.9, 1.9], of=of).high for of in ("auroc", "brier")] == [1, 2]
@@ -92,7 +92,6 @@ def test_intervals_end_where_their_numbers_do(tmp_path, monkeypatch):
     found = judged(tmp_path)
     assert found["OOD drop, digits"].sentence.endswith("In brackets: 95 % t-interval, 3 seeds, cut to possible values.")
     assert found["Solution rank"].sentence.endswith("In brackets: 95 % t-interval, 3 seeds.")
-    monkeypatch.setattr(figures, "MAKERS", ())
     made = report.render(tmp_path, tmp_path / "page.html").read_text()
     assert "95 % t-interval, 3 seeds; cut to possible values" in made.replace("\u00a0", " ")
 

@@ -9,11 +9,11 @@ import pytest
 from report_cases import COLD, HOT, judged, write
 
 from thermocline import advise, record, report
-from thermocline.report import figures, page, view
+from thermocline.report import page, view
 from thermocline.report.facts import cases
 
 
-def test_two_scans_of_one_architecture_are_two_nets(tmp_path, monkeypatch):
+def test_two_scans_of_one_architecture_are_two_nets(tmp_path, undrawn):
     """A spec does not know which weights were scanned; equal rows are still one scan."""
     write(tmp_path / "first", **COLD)
     write(tmp_path / "second", **{**HOT, "temperature": 1})
@@ -21,12 +21,10 @@ def test_two_scans_of_one_architecture_are_two_nets(tmp_path, monkeypatch):
     runs, notes = report.load(tmp_path)
     assert [run.spec.net.name for run in runs] == ["mlp", "mlp (second)"]
     assert "third is the same run as" in notes[0]
-    monkeypatch.setattr(figures, "MAKERS", ())
     assert "mlp (second) on runes" in report.render(tmp_path, tmp_path / "page.html").read_text()
 
 
-def test_scans_in_folders_of_one_name_are_as_many_nets(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MAKERS", ())
+def test_scans_in_folders_of_one_name_are_as_many_nets(tmp_path, undrawn):
     places = [write(tmp_path / name / "scan", **{**COLD, "neco": 0.6 + i / 10}) for i, name in enumerate("abc")]
     made = page.gather(places)
     assert [run.spec.net.name for run in made.runs.values()] == ["mlp", "mlp (b/scan)", "mlp (c/scan)"]

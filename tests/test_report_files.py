@@ -122,8 +122,7 @@ def test_classes_that_are_one_point_are_named(tmp_path):
 VERDICTS = ("to spare", "earlier features", "Rank deficit", "Notices", "At T = 1000", "Underconfident")
 
 
-def test_of_a_net_at_chance_nothing_else_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MAKERS", ())
+def test_of_a_net_at_chance_nothing_else_is_said(tmp_path, undrawn):
     for name, reached in (("chance", 0.06), ("control", 0.999)):
         write(tmp_path / name / "run", **HOT, reached=reached, more=list(trust_rows(0.5, 0.5, temperature=1000)))
     assert all(words in everywhere(tmp_path / "control")["terminal"] for words in VERDICTS)
@@ -140,8 +139,7 @@ def test_of_a_net_at_chance_nothing_else_is_said(tmp_path, monkeypatch):
     )  # fmt: skip
 
 
-def test_a_coldest_net_that_has_not_learned_is_no_baseline(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MAKERS", ())
+def test_a_coldest_net_that_has_not_learned_is_no_baseline(tmp_path, undrawn):
     write(tmp_path / "colder", **{**COLD, "temperature": 0.1}, reached=0.06)
     write_pair(tmp_path)
     found = report.verdicts(summarise(tmp_path))
@@ -160,7 +158,7 @@ def test_a_coldest_net_that_has_not_learned_is_no_baseline(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.386, 0.551), (0.551, 0.386), (0.5, 0.5)])
-def test_of_sets_that_neither_net_detects_none_is_easier(tmp_path, monkeypatch, before, after):
+def test_of_sets_that_neither_net_detects_none_is_easier(tmp_path, undrawn, before, after):
     """The second set's AUROC is a tenth below the first's: of digits, all lie under chance."""
     write(tmp_path / "cold", **{**COLD, "neco": before})
     write(tmp_path / "hot", **{**HOT, "neco": after})
@@ -169,7 +167,6 @@ def test_of_sets_that_neither_net_detects_none_is_easier(tmp_path, monkeypatch, 
     assert f"{after - 0.1:.3f}" in found.sentence
     assert "so neither detects the set" in found.sentence
     assert "easier" not in found.sentence
-    monkeypatch.setattr(figures, "MAKERS", ())
     assert all("Neither detects (one seed)" in text for text in everywhere(tmp_path).values())
 
 
@@ -189,8 +186,7 @@ def test_where_temperature_follows_a_target_the_target_is_what_to_change(tmp_pat
     assert "try another train.temperature_target, a larger" in advised(tmp_path)["Not learned"]
 
 
-def test_nets_are_compared_only_with_those_that_learned(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MAKERS", ())
+def test_nets_are_compared_only_with_those_that_learned(tmp_path, undrawn):
     write_pair(tmp_path, {"reached": 0.06})
     write(tmp_path / "warm", **{**HOT, "temperature": 10})
     for kind, text in everywhere(tmp_path).items():
@@ -282,8 +278,7 @@ def read(name: str, best: float, *, guessing: float = 0.1, tested: int = 900) ->
     return [*rows, whole if name else Row("test", "", 0, "", "effective_depth", "threshold=0.99", 0.125)]
 
 
-def test_nothing_is_made_of_probes_at_chance(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MAKERS", ())
+def test_nothing_is_made_of_probes_at_chance(tmp_path, undrawn):
     options = {"ood": ("digits",), "without_final": ("probe_accuracy", "ood_drop", "effective_depth")}
     for place, best in (("chance", 0.129), ("luck", 0.131)):
         rows = [*read("digits", best), *read("", best)]
@@ -325,7 +320,7 @@ def test_numbers_that_are_written_alike_are_not_flagged(tmp_path):
     assert [(cell.text, cell.apart) for cell in line.cells] == [("100.0\u202f%", "")] * 2
 
 
-def test_differences_are_flagged_only_outside_noise(tmp_path, monkeypatch):
+def test_differences_are_flagged_only_outside_noise(tmp_path, undrawn):
     for seed, (cold, hot) in enumerate([(0.10, 0.30), (0.12, 0.31), (0.11, 0.33)]):
         write(tmp_path / f"cold{seed}", **{**COLD, "drop": cold}, seed=seed)
         write(tmp_path / f"hot{seed}", **{**HOT, "drop": hot, "neco": [0.7, 0.95, 0.8][seed]}, seed=seed)
@@ -336,7 +331,6 @@ def test_differences_are_flagged_only_outside_noise(tmp_path, monkeypatch):
     for few in (1, 2):  # two ranges of two draws are disjoint once in three times
         assert table.apart(Estimate(1, 1, 1, few), Estimate(5, 5, 5, 3)) == ""
         assert table.apart(Estimate(1, 1, 1, 3), Estimate(5, 5, 5, few)) == ""
-    monkeypatch.setattr(figures, "MAKERS", ())
     made = report.render(tmp_path, tmp_path / "page.html").read_text()
     assert "higher than the first column by more than the seeds differ" in made
 
@@ -379,8 +373,7 @@ def test_every_chart_is_valid_vega_lite(tmp_path):
                 panel.other.to_dict()
 
 
-def test_a_run_that_cannot_be_read_is_named_and_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "MAKERS", ())
+def test_a_run_that_cannot_be_read_is_named_and_skipped(tmp_path, undrawn):
     write_pair(tmp_path / "runs")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign/notes.txt").write_text("mine")

@@ -9,9 +9,9 @@ up, and what is correlated are the means of settings over their seeds. Reads rec
 from thermocline.advise.association import Correlation, pearson, spearman
 from thermocline.advise.choosing import Advice, Change, Choice, Goal, Option, advise
 from thermocline.advise.output import save, suffix, terminal
-from thermocline.advise.relation import Point, Relation, Setting, Tradeoff, tradeoff
+from thermocline.advise.relation import Point, Relation, Tradeoff, tradeoff
 from thermocline.advise.telling import besides, told
-from thermocline.report.curves import pareto_front
+from thermocline.report.trading import Setting, pareto_front
 
 __all__ = [
     "Advice", "Change", "Choice", "Correlation", "Goal", "Option", "Point", "Relation", "Setting", "Tradeoff", "advise",

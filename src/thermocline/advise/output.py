@@ -21,7 +21,6 @@ from thermocline.report import page, theme, view
 from thermocline.report.estimates import Estimate
 from thermocline.report.figure import Figure
 
-TRANSFER, DETECTION = "transfer (1 - rho)", "detection (AUROC)"
 HEADS = ("OOD set", "detector", "settings", "runs", "r", "by rank", "verdict")
 CHANCE = "in brackets: 95 % intervals; about one in twenty misses by chance alone"
 METHODS = (
@@ -122,22 +121,9 @@ def _scale(found: Tradeoff) -> theme.Temperatures:
 
 
 def _figure(found: Tradeoff, scale: theme.Temperatures) -> Figure:
-    artist = page.drawing()
-    panels = [artist.marks.scatter(_title(one), list(_drawn(one)), scale, x=TRANSFER, y=DETECTION) for one in found.headline]
+    scatter = page.drawing().marks.scatter
+    panels = [scatter(_title(one), one.settings, scale, y="detection (AUROC)") for one in found.headline]
     return Figure("tradeoff", "Transfer against detection", "", ("ood_drop", "auroc"), panels, columns=2)
-
-
-def _drawn(one: Relation) -> Iterator[dict[str, Any]]:
-    """The marks of one panel: every setting, and where it has several seeds, those too."""
-    for at in one.settings:
-        seeds = f"mean of {at.auroc.count}" if at.auroc.count > 1 else "one"
-        ends = {"x_low": at.transfer.low, "x_high": at.transfer.high, "low": at.auroc.low, "high": at.auroc.high}
-        place = {"series": f"T = {at.temperature:g}", "label": at.label, "x": at.transfer.mean, "value": at.auroc.mean}
-        yield {"kind": "mean", "front": at.front, "seeds": seeds, **place, **ends}
-        for point in one.points if at.auroc.count > 1 else ():
-            if point.setting == at.label:
-                yield {"kind": "seed", "front": False, "seeds": str(point.seed), "series": place["series"],
-                       "label": at.label, "x": point.transfer, "value": point.auroc}  # fmt: skip
 
 
 def _shown(one: Relation, scale: theme.Temperatures) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from thermocline.advise.association import LEAST, Correlation, pearson, spearman
 from thermocline.advise.settings import labelled, subjects
 from thermocline.record import Loaded, Paths
 from thermocline.report import facts
-from thermocline.report.curves import pareto_front
-from thermocline.report.estimates import Estimate, estimate
+from thermocline.report.estimates import estimate
 from thermocline.report.facts import Summary
+from thermocline.report.trading import Setting, fronted
 from thermocline.spec import InputError, unknown
 
 DETECTOR = "neco"
@@ -44,20 +44,6 @@ class Point:
     detector: str
     transfer: float
     auroc: float
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Runs alike but for the seed: their means, with intervals over seeds; `front`: whether it is on the Pareto front.
-
-    Both numbers lie in [0, 1], and so does a mean of them: the part of a t-interval that reaches beyond is cut off.
-    """
-
-    label: str
-    temperature: float
-    transfer: Estimate
-    auroc: Estimate
-    front: bool
 
 
 @dataclass(frozen=True)
@@ -217,23 +203,20 @@ def _relation(points: Sequence[Point]) -> Relation:
     alike: dict[str, list[Point]] = {}
     for point in points:
         alike.setdefault(point.setting, []).append(point)
-    means = {label: _means(some) for label, some in alike.items()}
-    # Rounded: means of one number over 3 and over 4 seeds differ in the last bit, which is neither a rank nor a slope.
-    pairs = [(round(transfer.mean, 12), round(auroc.mean, 12)) for transfer, auroc in means.values()]
-    front = pareto_front(pairs)
-    settings = (Setting(at, alike[at][0].temperature, *both, on) for (at, both), on in zip(means.items(), front))
-    transfer, auroc = zip(*pairs)
+    settings = fronted(_setting(label, some) for label, some in alike.items())
+    transfer, auroc = zip(*(at.means for at in settings))
     place = (points[0].subject, points[0].ood, points[0].detector)
     return Relation(*place, tuple(points), tuple(settings), pearson(transfer, auroc), spearman(transfer, auroc))
 
 
-def _means(points: Sequence[Point]) -> tuple[Estimate, Estimate]:
-    """Transfer and AUROC over seeds; what is kept lies where what is lost does."""
+def _setting(label: str, points: Sequence[Point]) -> Setting:
+    """The means over seeds; what is kept lies where what is lost does."""
     transfer = estimate((point.transfer for point in points), of="ood_drop")
     auroc = estimate((point.auroc for point in points), of="auroc")
     assert transfer
     assert auroc
-    return transfer, auroc
+    seeds = tuple((point.seed, point.transfer, point.auroc) for point in points)
+    return Setting(label, points[0].temperature, transfer, auroc, seeds)
 
 
 def _spelled(detector: str) -> str:

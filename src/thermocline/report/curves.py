@@ -143,37 +143,6 @@ def confused(run: Loaded) -> list[Point]:
     ]  # fmt: skip
 
 
-def traded(case: Case, name: str) -> list[Point]:
-    """Transfer across and NECO's AUROC up, one mark a temperature and a small one a seed; `front`: none other beats it."""
-    pick: Callable[[facts.Summary], float | None] = lambda one: one.auroc.get((name, "neco"))  # noqa: E731
-    found = []
-    for group in case.groups:
-        drop, auroc = group.estimate(lambda one: one.ood_drop.get(name), of="ood_drop"), group.estimate(pick, of="auroc")
-        if drop is None or auroc is None or not group.judged:
-            continue
-        ends = {"x_low": 1 - drop.high, "x_high": 1 - drop.low, "low": auroc.low, "high": auroc.high}
-        place = {"series": group.label, "label": group.label}
-        seeds = f"mean of {auroc.count}" if auroc.count > 1 else "one"
-        found.append({**place, "kind": "mean", "x": 1 - drop.mean, "value": auroc.mean, **ends, "seeds": seeds})
-        for one in group.members if auroc.count > 1 else ():
-            if name in one.ood_drop and (value := pick(one)) is not None:
-                found.append({**place, "kind": "seed", "x": 1 - one.ood_drop[name], "value": value, "seeds": str(one.seed)})
-    means = [(row["x"], row["value"]) for row in found if row["kind"] == "mean"]
-    front = iter(pareto_front(means))
-    return [{**row, "front": row["kind"] == "mean" and next(front)} for row in found]
-
-
-def pareto_front(pairs: Sequence[tuple[float, float]]) -> list[bool]:
-    """Which points no other beats, that is, is at least as high in both numbers and higher in one.
-
-    Equal points do not beat each other: they are on the front together or not at all.
-
-    >>> pareto_front([(1, 3), (2, 2), (1, 2), (3, 1), (3, 1)])
-    [True, True, False, True, True]
-    """
-    return [not any(x >= a and y >= b and (x, y) != (a, b) for x, y in pairs) for a, b in pairs]
-
-
 def _members(case: Case, runs: Mapping[str, Loaded], measure: str, *, last: bool) -> Iterator[tuple[str, list[Point]]]:
     for group in case.groups:
         rows = [row for member in group.members for row in points(runs[member.key], measure, last=last)]

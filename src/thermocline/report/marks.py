@@ -13,6 +13,7 @@ import altair as alt
 from thermocline.report.curves import DECADE, HEADLINE_PLACE, Point
 from thermocline.report.facts import Case
 from thermocline.report.theme import Temperatures
+from thermocline.report.trading import Setting
 
 HEIGHT = 250
 
@@ -258,8 +259,9 @@ def recount(title: str, rows: Sequence[Point], scale: Temperatures) -> Panel:
     return Panel(title, layered(*layers), rows, description=f"{title}: rank by layer at the threshold of the slider")
 
 
-def scatter(title: str, rows: Sequence[Point], scale: Temperatures, *, x: str, y: str) -> Panel:
-    """Settings by two numbers with their intervals, the runs behind them small, and a line through those on the front."""
+def scatter(title: str, settings: Sequence[Setting], scale: Temperatures, *, y: str) -> Panel:
+    """Settings by both numbers with their intervals, the runs behind them small, and a line through those on the front."""
+    rows, x = [mark for at in settings for mark in at.marks()], "transfer (1 - rho)"
     room = {"zero": False, "nice": True, "padding": 14}
     across, up = Axis(x, room, ".2~f", {"tickCount": 6}), Axis(y, room, ".2~f")
     base = alt.Chart().encode(x=across.x(), y=up.y(), color=colour(scale))

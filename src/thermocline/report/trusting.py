@@ -8,11 +8,12 @@ from typing import Any
 
 from thermocline.record import Loaded
 from thermocline.report import marks, scores
-from thermocline.report.curves import Point, confused, curve, histograms, reliability, rocs, traded
+from thermocline.report.curves import Point, confused, curve, histograms, reliability, rocs
 from thermocline.report.facts import Case, parameters
 from thermocline.report.figure import Figure
 from thermocline.report.marks import Panel
 from thermocline.report.theme import Temperatures
+from thermocline.report.trading import traded
 
 
 def detection(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
@@ -136,9 +137,8 @@ def tradeoff(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fig
     """What each temperature keeps for other data, against how well it notices them, and those that no other beats."""
     panels: list[Panel | str] = []
     for name in dict.fromkeys(name for group in case.groups for one in group.members for name in one.ood_drop):
-        rows = traded(case, name)
-        if len({row["series"] for row in rows}) > 1:
-            panels.append(marks.scatter(name, rows, scale, x="transfer (1 - rho)", y="detection (NECO AUROC)"))
+        if len(settings := traded(case, name)) > 1:
+            panels.append(marks.scatter(name, settings, scale, y="detection (NECO AUROC)"))
     sentence = (
         "Across: the share of the best layer's probe accuracy that the last layer keeps on another set. Up: how well NECO tells"
         " that set apart. The dashed line joins temperatures that none other beats in both; small marks are seeds."

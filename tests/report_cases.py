@@ -122,6 +122,17 @@ def step_rows(done: float, temperature: float, reached: float) -> Iterator[Row]:
     yield Row("train", "", 0, "", "tempered_logit_norm", "", norm / temperature)
 
 
+def record_run(path: Path, what: Run, steps: dict[int, list[Row]], *, finish: bool = True, **facts: Any) -> Path:
+    """A run directory with these rows, and these facts about how they came about."""
+    with record.open_run(path, what) as opened:
+        for step, rows in steps.items():
+            opened.append(step, rows)
+        opened.describe(facts)
+        if finish:
+            opened.finish(list(steps))
+    return path
+
+
 def write(
     path: Path, *, temperature: float, decay: float, depth_needed: int, drop: float, neco: float, seed: int = 0,
     finish: bool = True, without: tuple[str, ...] = (), data: str = "runes", classes: int | None = CLASSES,
@@ -132,22 +143,16 @@ def write(
     """A run directory with made-up numbers."""
     run = Run(Data(data, classes=classes, ood=ood), Net("mlp"), Train(temperature=temperature, **(train or {})), seed=seed)
     steps = [0, 10, 40, 160, 640, 2000]
-    with record.open_run(path, run) as opened:
-        for step in steps if finish else steps[:-1]:
-            done, final = step / steps[-1], step == steps[-1]
-            rows = [*step_rows(done, temperature, reached), *layer_rows(decay * (0.5 + 0.5 * done), final=final, layer=layer)]
-            rows += (
-                [row for row in final_rows(depth_needed, drop, neco, ood, layer) if row.measure not in without_final]
-                if final
-                else []
-            )
-            rows += more if final else []
-            opened.append(step, [row for row in rows if row.measure not in without])
-        opened.describe({"measures": GLOSSARY, "versions": {"torch": "0.0-synthetic"}, "commit": "0" * 40, "command": command,
-                         "hardware": {"device": "cpu", "threads": 2}, "wall_seconds": 12.5})  # fmt: skip
-        if finish:
-            opened.finish(steps)
-    return path
+    known: dict[int, list[Row]] = {}
+    for step in steps if finish else steps[:-1]:
+        done, final = step / steps[-1], step == steps[-1]
+        rows = [*step_rows(done, temperature, reached), *layer_rows(decay * (0.5 + 0.5 * done), final=final, layer=layer)]
+        last = [row for row in final_rows(depth_needed, drop, neco, ood, layer) if row.measure not in without_final]
+        rows += [*last, *more] if final else []
+        known[step] = [row for row in rows if row.measure not in without]
+    facts = {"measures": GLOSSARY, "versions": {"torch": "0.0-synthetic"}, "commit": "0" * 40, "command": command,
+             "hardware": {"device": "cpu", "threads": 2}, "wall_seconds": 12.5}  # fmt: skip
+    return record_run(path, run, known, finish=finish, **facts)
 
 
 COLD: dict[str, Any] = {"temperature": 1, "decay": 0.1, "depth_needed": 4, "drop": 0.1, "neco": 0.8}

@@ -16,7 +16,7 @@ import pytest
 from commands import printed, thermocline
 from hypothesis import given
 from hypothesis import strategies as st
-from report_cases import HOSTILE, chromium, show
+from report_cases import HOSTILE, chromium, record_run, show
 from scipy import stats
 
 from thermocline import advise, record, report
@@ -37,19 +37,13 @@ def write(
     spec = Run(
         Data(data, classes, ood=(ood,)), net or Net(), Train(temperature=temperature, **(train or {})), measures, seed, probes
     )
-    with record.open_run(path, spec) as opened:
-        for step, off in ((0, 0.3), (100, 0.0)):
-            rows = [
-                Row(f"{ood}/test", "", 0, "", "ood_drop", f"probe={probe}", rho + off + i / 4) for i, probe in enumerate(probes)
-            ]
-            rows += [
-                Row(f"{ood}/test", "", 0, "", "auroc", f"detector={d}", auroc - off - i / 10) for i, d in enumerate(detectors)
-            ]
-            rows += [] if right is None else [Row("train", "", 0, "", "accuracy", "", right)]
-            opened.append(step, [row for row in rows if row.measure not in without])
-        if finish:
-            opened.finish([0, 100])
-    return path
+    steps, place = {}, (f"{ood}/test", "", 0, "")
+    for step, off in ((0, 0.3), (100, 0.0)):
+        rows = [Row(*place, "ood_drop", f"probe={probe}", rho + off + i / 4) for i, probe in enumerate(probes)]
+        rows += [Row(*place, "auroc", f"detector={d}", auroc - off - i / 10) for i, d in enumerate(detectors)]
+        rows += [] if right is None else [Row("train", "", 0, "", "accuracy", "", right)]
+        steps[step] = [row for row in rows if row.measure not in without]
+    return record_run(path, spec, steps, finish=finish)
 
 
 def sweep(
@@ -312,11 +306,8 @@ def test_a_run_without_the_numbers_is_named_and_left_out(tmp_path, lacking, word
 
 
 def test_sets_of_two_kinds_do_not_meet(tmp_path):
-    with record.open_run(tmp_path / "run", Run()) as opened:
-        opened.append(
-            0, [Row("a/test", "", 0, "", "ood_drop", "", 0.2), Row("b/test", "", 0, "", "auroc", "detector=neco", 0.7)]
-        )
-        opened.finish([0])
+    rows = [Row("a/test", "", 0, "", "ood_drop", "", 0.2), Row("b/test", "", 0, "", "auroc", "detector=neco", 0.7)]
+    record_run(tmp_path / "run", Run(), {0: rows})
     with pytest.warns(UserWarning, match="cannot weigh b: it has no ood_drop"), pytest.raises(InputError, match="none of 1"):
         found(tmp_path)
 
@@ -328,9 +319,7 @@ def write_sets(path: Path, **right: float | None) -> None:
         if share is not None:
             rows.append(Row(f"{ood}/test", "head", 1, "", "probe_accuracy", "probe=ridge,guessing=0.1,tested=900", share))
             rows.append(Row(f"{ood}/test", "", 0, "", "ood_drop", "probe=ridge", 0.2))
-    with record.open_run(path, Run()) as opened:
-        opened.append(0, rows)
-        opened.finish([0])
+    record_run(path, Run(), {0: rows})
 
 
 @pytest.mark.parametrize(("right", "why"), [(0.12, "its probes do no better than guessing"), (None, relation.NO_DROP)])

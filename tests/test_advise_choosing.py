@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import printed, thermocline
+from report_cases import record_run
 from scipy import stats
 
 from thermocline import advise, record
@@ -32,10 +33,7 @@ def write(
     rows += [Row("svhn/test", "", 0, "", "auroc", f"detector={name}", value) for name, value in (detectors or {}).items()]
     rows += [Row("test", "head", 1, "", "probe_accuracy", "probe=ridge,guessing=0.1,tested=900", probe)] if probe else []
     rows.append(Row("train", "", 0, "", "accuracy", "", 0.99 if learned else 0.1))
-    with record.open_run(path, spec) as opened:
-        opened.append(100, rows)
-        if finish:
-            opened.finish([100])
+    record_run(path, spec, {100: rows}, finish=finish)
 
 
 def sweep(folder: Path, shifts: dict[float, Numbers], *, seeds: int = 4, noise: float = 0.002, **more) -> Path:
@@ -84,9 +82,7 @@ def test_the_best_layer_is_judged_by_what_it_knows_not_by_what_is_lost(tmp_path)
                     for depth, right in enumerate(layers, 1)]  # fmt: skip
             rows.append(Row("svhn/test", "", 0, "", "ood_drop", "probe=ridge", 1 - layers[-1] / max(layers)))
             rows.append(Row("train", "", 0, "", "accuracy", "", 0.99))
-            with record.open_run(tmp_path / f"T{temperature}s{seed}", spec) as opened:
-                opened.append(100, rows)
-                opened.finish([100])
+            record_run(tmp_path / f"T{temperature}s{seed}", spec, {100: rows})
     found = advise.advise(tmp_path)
     assert found["transfer, svhn"].words == "stay at T = 1"
     assert found["best layer, svhn"].words == "either: no difference that counts"

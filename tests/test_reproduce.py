@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from commands import printed
+from report_cases import record_run
 
 from thermocline import record, run, spec
 from thermocline.experiments import _claims, _runes, compression
@@ -55,13 +56,9 @@ def rows(depth: float, drop: float, rank: float) -> list[Row]:
     ]
 
 
-def record_run(folder: Path, what: Run, steps: dict[int, list[Row]], *, finish: bool = True) -> None:
-    with record.open_run(folder / what.name, what) as log:
-        for step, some in steps.items():
-            log.append(step, some)
-        log.describe({"data": {"train": "560f193a4d5c"}, "wall_seconds": 90.0, "versions": {"torch": "2.0"}, "source": "abc"})
-        if finish:
-            log.finish(steps)
+def put(folder: Path, what: Run, steps: dict[int, list[Row]], *, finish: bool = True) -> None:
+    facts = {"data": {"train": "560f193a4d5c"}, "wall_seconds": 90.0, "versions": {"torch": "2.0"}, "source": "abc"}
+    record_run(folder / what.name, what, steps, finish=finish, **facts)
 
 
 def accuracies(begin: float, end: float) -> dict[int, list[Row]]:
@@ -74,7 +71,7 @@ def fill(results: Path, runs: Iterable[Run], *, drop: float = 0.5, right: Callab
         hot, off = what.train.temperature > 1, what.seed / 100
         steps = accuracies(0.01, right(what)) if right else {10: []}
         steps[10] += rows(0.83 + off if hot else 1.0, drop - off if hot else 0.19, 59 if hot else 99)
-        record_run(results / TABLE.name, what, steps)
+        put(results / TABLE.name, what, steps)
     return results
 
 
@@ -96,7 +93,7 @@ def test_a_partial_result_says_which_seeds_are_missing(tmp_path: Path) -> None:
     page = markdown.page(one, figure=False)
     assert "cifar100-resnet18-T100: seed 2" in page
     assert "thermocline reproduce table1/cifar100-resnet18 --data-dir DIR" in page
-    record_run(tmp_path / TABLE.name, TABLE.runs[5], {10: rows(0.8, 0.5, 59)}, finish=False)
+    put(tmp_path / TABLE.name, TABLE.runs[5], {10: rows(0.8, 0.5, 59)}, finish=False)
     page = markdown.page(study(TABLE, Shelf(tmp_path)), figure=False)
     assert f"{TABLE.runs[5].name}: begun, not finished" in page
     assert words(tmp_path) == [UNDECIDED] * 4, "an unfinished run does not count"
@@ -105,7 +102,7 @@ def test_a_partial_result_says_which_seeds_are_missing(tmp_path: Path) -> None:
 def test_a_run_that_stopped_itself_is_an_outcome(tmp_path: Path) -> None:
     fill(tmp_path, TABLE.runs[:5])
     last = TABLE.runs[5]
-    record_run(tmp_path / TABLE.name, last, {0: rows(0.8, 0.5, 59)}, finish=False)
+    put(tmp_path / TABLE.name, last, {0: rows(0.8, 0.5, 59)}, finish=False)
     assert continuing.missing(TABLE, tmp_path, seeds=0) == {tmp_path / TABLE.name / last.name: last}
     with record.open_run(tmp_path / TABLE.name / last.name, last) as log:
         log.describe({"stopped": "it has not begun to learn"})
@@ -152,7 +149,7 @@ def test_what_needs_no_learning_was_tried_too_where_all_runs_stopped(tmp_path: P
     cold = [what for what in TABLE.runs if what.train.temperature == 1]
     row = Row(quantity.split, "", 0, "", quantity.measure, "", 1.0)
     for what in cold:
-        record_run(tmp_path / TABLE.name, what, {0: [row], 10: [row]})
+        put(tmp_path / TABLE.name, what, {0: [row], 10: [row]})
     assert study(one, Shelf(tmp_path)).findings[0].verdict.word == ABSENT
     for what in TABLE.runs:
         if what not in cold:
@@ -203,7 +200,7 @@ def test_folders_that_are_no_runs_are_named_and_skipped(tmp_path: Path) -> None:
     shutil.copytree(home / TABLE.runs[0].name, home / "torn")
     (home / "torn" / "rows.parquet").write_text("not a table")
     shutil.copytree(home / TABLE.runs[0].name, home / "twice")
-    record_run(home, spec.replace(TABLE.runs[0], {"train.temperature": 10}), {10: rows(0.9, 0.3, 80)})
+    put(home, spec.replace(TABLE.runs[0], {"train.temperature": 10}), {10: rows(0.9, 0.3, 80)})
     one = study(TABLE, Shelf(tmp_path))
     assert [finding.verdict.word for finding in one.findings] == [HOLDS] * 4
     assert len(one.found.sources) == 6, "a copy is no second seed"
@@ -234,7 +231,7 @@ def test_reductions(tmp_path: Path) -> None:
         9: [at(3, "solution_rank", 20.0), Row("train", "", 0, "", "logit_norm", "", 8.0),
             *(at(d, "rank", v) for d, v in ((1, 9.0), (2, 6.0), (3, 3.0)))],
     }  # fmt: skip
-    record_run(tmp_path / TABLE.name, TABLE.runs[0], steps)
+    put(tmp_path / TABLE.name, TABLE.runs[0], steps)
     source = Shelf(tmp_path).find(TABLE).sources[0]
     rank, norm = "solution_rank", "logit_norm"
     cases: list[tuple[str, _claims.Reduction, float]] = [
@@ -252,15 +249,15 @@ def test_a_number_that_is_not_finite_is_none_not_an_earlier_one(tmp_path: Path) 
         return Row("train", f"layer{depth}", depth, "", measure, "of=covariance,rtol=0.001", value)
 
     steps = {5: [at(4.0, 3, "rank")], 9: [at(7.0, 2, "rank"), at(float("nan"), 3, "rank")]}
-    record_run(tmp_path / TABLE.name, TABLE.runs[0], steps)
+    put(tmp_path / TABLE.name, TABLE.runs[0], steps)
     one = study(TABLE, Shelf(tmp_path))
     rank = Quantity("", "rank", where=("of=covariance", "rtol=0.001"), by="layers")
     for quantity in (rank, dataclasses.replace(rank, by="last layer")):
         assert quantities.value(one.found.sources[0], quantity, _claims.COLD) is None
-    record_run(tmp_path / "two" / TABLE.name, TABLE.runs[0], {5: [at(4.0)], 9: [at(float("inf"))]})
+    put(tmp_path / "two" / TABLE.name, TABLE.runs[0], {5: [at(4.0)], 9: [at(float("inf"))]})
     one = study(TABLE, Shelf(tmp_path / "two"))
     assert quantities.value(one.found.sources[0], _claims.SOLUTION_RANK, _claims.COLD) is None
-    record_run(tmp_path / "three" / TABLE.name, TABLE.runs[0], {5: [at(0.0)]})
+    put(tmp_path / "three" / TABLE.name, TABLE.runs[0], {5: [at(0.0)]})
     nothing = study(TABLE, Shelf(tmp_path / "three")).found.sources[0]
     assert quantities.value(nothing, _claims.SOLUTION_RANK, _claims.COLD) == 0
     assert quantities.value(nothing, dataclasses.replace(_claims.SOLUTION_RANK, factors=True), _claims.COLD) is None
@@ -271,8 +268,8 @@ def test_a_number_that_is_not_finite_is_none_not_an_earlier_one(tmp_path: Path) 
 
 def test_a_share_is_of_the_same_run(tmp_path: Path) -> None:
     after = Row("test", "", 0, "", "compression", "part=accuracy,keep=0.99", 0.54)
-    record_run(tmp_path / TABLE.name, TABLE.runs[0], {9: [after, Row("test", "", 0, "", "accuracy", "", 0.6)]})
-    record_run(tmp_path / TABLE.name, TABLE.runs[1], {9: [after]})
+    put(tmp_path / TABLE.name, TABLE.runs[0], {9: [after, Row("test", "", 0, "", "accuracy", "", 0.6)]})
+    put(tmp_path / TABLE.name, TABLE.runs[1], {9: [after]})
     cold, hot = Shelf(tmp_path).find(TABLE).sources
     assert quantities.value(cold, compression.AFTER, _claims.COLD) == pytest.approx(0.9)
     assert quantities.value(hot, compression.AFTER, _claims.HOT) is None
@@ -465,7 +462,7 @@ def test_figures_of_curves_and_of_nothing(tmp_path: Path) -> None:
 def test_a_band_is_over_seeds_not_over_layers(tmp_path: Path) -> None:
     layers = [[Row("train", f"{i}", i, "flatten", "stable_rank", "", 10.0 * i)] for i in (1, 2)]
     for what in TABLE.runs:
-        record_run(tmp_path / TABLE.name, what, {step: [row for one in layers for row in one] for step in (0, 10)})
+        put(tmp_path / TABLE.name, what, {step: [row for one in layers for row in one] for step in (0, 10)})
     by_step = Curve("by step", Quantity("stable rank", "stable_rank", by="layers"), "step", _claims.COLD_HOT)
     drawn = figure.svg(study(dataclasses.replace(TABLE, curves=(by_step,)), Shelf(tmp_path)))
     assert drawn is not None
@@ -479,7 +476,7 @@ def test_a_curve_leaves_out_the_nets_that_verdicts_do(tmp_path: Path) -> None:
         steps = accuracies(0.01, 0.02 if lazy else 1.0)
         for rows in steps.values():
             rows += [Row("train", f"{i}", i, "flatten", "stable_rank", "", 99.0 if lazy else 10.0 * i) for i in (1, 2)]
-        record_run(tmp_path / TABLE.name, what, steps)
+        put(tmp_path / TABLE.name, what, steps)
     by_layer = Curve("by layer", Quantity("stable rank", "stable_rank"), "depth", _claims.COLD_HOT)
     drawn = figure.svg(study(dataclasses.replace(TABLE, curves=(by_layer,)), Shelf(tmp_path)))
     assert drawn is not None

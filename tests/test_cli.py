@@ -85,14 +85,11 @@ def test_the_version_is_told(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["train", "--data", "runse"], "unknown data set 'runse'; did you mean 'runes'?"),
-        (["train", "--net", "resnt18"], "unknown net 'resnt18'; did you mean 'resnet18'?"),
-        (["train", "--set", "measures=rnk"], "unknown measure 'rnk'; did you mean 'rank'?"),
         (["train", "--set", "train.temprature=3"], "unknown setting 'train.temprature'; did you mean 'train.temperature'?"),
         (["train", "--temperature", "-1"], "temperature must be above 0"),
         (["train", "--data", "arrays:nowhere.npz"], "nowhere.npz"),
         (["train", "--data", "arrays:text.npz"], "text.npz"),
         (["train", "--data", "arrays:labels.npz"], "label"),
-        (["train", "--data", "arrays:one.npz"], "one class"),
         (["train", "--data", "folder:empty"], "empty"),
         (["train", "--data", "folder:single"], "class"),
         (["train", "--data", "cifar10"], "--data-dir"),
@@ -103,7 +100,6 @@ def test_the_version_is_told(tmp_path: Path) -> None:
         (["train", "--ood", "runes:0"], "runes is the training data, and cannot be other data too"),
         (["train", "--ood", "digits", "--ood", "digits"], "digits is named twice"),
         (["train", "--ood", "runes:1", "--ood", "runes:01"], "runes:1 is named twice"),
-        (["train", "--device", "cudda"], "did you mean 'cuda'"),
         (["train", "--device", "gpu"], "did you mean 'cuda'"),
         (["sweep", "--epochs", "3"], "sweep has no --epochs: write --over train.epochs=a,b,c to try several, --set"),
         (["sweep", "--temperature=10"], "write --over train.temperature=a,b,c to try several"),
@@ -145,7 +141,6 @@ def test_bad_input_is_one_clear_line(tmp_path: Path, words: list[str], message: 
     images, labels = np.arange(10 * 256, dtype=np.uint8).reshape(10, 16, 16), np.arange(10) % 2
     arrays = {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
     np.savez(tmp_path / "labels.npz", **{**arrays, "y_test": labels + 7})
-    np.savez(tmp_path / "one.npz", **{**arrays, "y_train": labels * 0, "y_test": labels * 0})
     printed = thermocline(
         *words, *(["--device", "cpu"] if words[0] == "train" and "--device" not in words else []), cwd=tmp_path, code=2
     )

@@ -48,11 +48,9 @@ def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["fit", "nekko", "train.npz", "-o", "x"], "did you mean 'neco'?"),
         (["fit", "knn", "train.npz", "-o", "x"], "KNN needs --set k=..., which papers choose differently; scans take 50"),
         (["fit", "neco-maxlogit", "train.npz", "--set", "logit_factor=false", "-o", "x"], "--set names logit_factor twice"),
         (["fit", "knn", "train.npz", "--set", "k=100000", "-o", "x"], "100000"),
-        (["fit", "knn", "train.npz", "--set", "k=1", "--set", "k=2", "-o", "x"], "--set names k twice"),
         (
             ["fit", "msp", "train.npz", "--temperature", "2", "--set", "temperature=3", "-o", "x"],
             "--temperature and --set both name temperature",

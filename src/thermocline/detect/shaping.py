@@ -48,16 +48,14 @@ class ReAct:
         features, _, labels, _ = training(self, features, logits, labels, reads=("features",), width=self.weight.shape[1])
         require_finite(features, "features that ReAct is fitted to")
         self.threshold = percentile_of(features, self.percentile)
-        _fit(self.inner, self._cut, self.weight, self.bias, features, labels)
+        _fit(self, features, labels)
         return self
 
     def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution. The logits given are not read: the head's are."""
-        require_fitted(self)
-        features, _ = samples(self, features, logits, reads=("features",), width=self.weight.shape[1])
-        return _score(self.inner, self._cut, self.weight, self.bias, features)
+        return _score(self, features, logits)
 
-    def _cut(self, h: Tensor) -> Tensor:
+    def _shaped(self, h: Tensor) -> Tensor:
         return h.clamp(max=self.threshold.double())
 
 
@@ -94,13 +92,12 @@ class ASH:
     def fit(self, features: Features = None, logits: Logits = None, labels: Labels = None) -> ASH:
         """Let the inner detector learn from reshaped features."""
         features, _, labels, _ = training(self, features, logits, labels, reads=("features",), width=self.weight.shape[1])
-        _fit(self.inner, self._shaped, self.weight, self.bias, features, labels)
+        _fit(self, features, labels)
         return self
 
     def score(self, features: Features = None, logits: Logits = None) -> Float[Tensor, "n"]:
         """Higher is more in-distribution. The logits given are not read: the head's are."""
-        features, _ = samples(self, features, logits, reads=("features",), width=self.weight.shape[1])
-        return _score(self.inner, self._shaped, self.weight, self.bias, features)
+        return _score(self, features, logits)
 
     def _shaped(self, h: Tensor) -> Tensor:
         kept = max(h.shape[1] - round(h.shape[1] * self.percentile / 100), 1)
@@ -148,42 +145,32 @@ def _bin(x: Tensor, rank: int, digit: Callable[[Tensor], Tensor]) -> tuple[int, 
     return found - 2**15, rank - int(before[found] - counts[found])
 
 
-def _fit(
-    inner: Detector,
-    shaped: Callable[[Tensor], Tensor],
-    weight: Tensor,
-    bias: Tensor | None,
-    features: Tensor,
-    labels: Tensor | None,
-) -> None:
-    """Fit a detector to reshaped features, which are made whole only where it learns something."""
-    if not _learns(inner):
+def _fit(shaper: ReAct | ASH, features: Tensor, labels: Tensor | None) -> None:
+    """Fit what is inside to reshaped features, which are made whole only where it learns something."""
+    if not _learns(shaper.inner):
         return
     wide = torch.promote_types(features.dtype, torch.float32)
     whole = torch.empty_like(features, dtype=wide, requires_grad=False)
-    logits = torch.empty(len(features), len(weight), dtype=wide, device=features.device)
+    logits = torch.empty(len(features), len(shaper.weight), dtype=wide, device=features.device)
     start = 0
     for (h,) in slices(features):
         stop = start + len(h)
-        whole[start:stop] = new = shaped(h)
-        logits[start:stop] = _head(new, weight, bias)
+        whole[start:stop], logits[start:stop] = _read(shaper, h)
         start = stop
-    inner.fit(whole, logits, labels)
+    shaper.inner.fit(whole, logits, labels)
 
 
-def _score(
-    inner: Detector, shaped: Callable[[Tensor], Tensor], weight: Tensor, bias: Tensor | None, features: Tensor
-) -> Tensor:
-    found = []
-    for (h,) in slices(features):
-        new = shaped(h)
-        found.append(inner.score(new, _head(new, weight, bias)))
-    return torch.cat(found)
+def _score(shaper: ReAct | ASH, features: Features, logits: Logits) -> Tensor:
+    require_fitted(shaper)
+    features, _ = samples(shaper, features, logits, reads=("features",), width=shaper.weight.shape[1])
+    return torch.cat([shaper.inner.score(*_read(shaper, h)) for (h,) in slices(features)])
 
 
-def _head(h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    wide = None if bias is None else bias.detach().double()
-    return torch.nn.functional.linear(h, weight.detach().double(), wide)
+def _read(shaper: ReAct | ASH, h: Tensor) -> tuple[Tensor, Tensor]:
+    """Reshaped features, and what the head makes of them."""
+    weight, bias = shaper.weight.detach().double(), None if shaper.bias is None else shaper.bias.detach().double()
+    new = shaper._shaped(h)
+    return new, torch.nn.functional.linear(new, weight, bias)
 
 
 def _learns(detector: Any) -> bool:

@@ -1,7 +1,5 @@
 """Detectors and their metrics against scikit-learn; ties, conventions and limits by hand."""
 
-import functools
-
 import numpy as np
 import pytest
 import torch
@@ -61,32 +59,11 @@ def test_neco_leaves_the_scale_of_a_feature_that_varies_by_rounding(dim: float) 
         assert np.allclose(detector.score(torch.from_numpy(test), torch.empty(50, 0)), expected, rtol=1e-6)
 
 
-def test_neco_refuses_features_that_are_not_finite(gen: torch.Generator) -> None:
-    train = features(gen, 50)
-    train[3, 4] = torch.nan
-    with pytest.raises(ValueError, match="features that NECO is fitted to must not be NaN or infinite"):
-        detect.NECO().fit(train, torch.zeros(50, 2), torch.zeros(50, dtype=torch.int64))
-
-
 def test_neco_prefers_what_it_was_fitted_on(gen: torch.Generator) -> None:
     train, inside, outside = features(gen, 500), features(gen, 200), features(gen, 200, scale=6.0)
     none = torch.zeros(500, 2)
     detector = detect.NECO(dim=0.9).fit(train, none, none[:, 0].long())
     assert detect.auroc(detector.score(inside, none[:200]), detector.score(outside, none[:200])) > 0.9
-
-
-@pytest.mark.parametrize("dim", [0.9, 3, 29])
-def test_neco_of_a_stream_is_that_of_its_features(gen: torch.Generator, dim: float) -> None:
-    train, test = features(gen, 500).double(), features(gen, 77).double()
-    none, moments, before = torch.zeros(500, 2), Moments(30), test.clone()
-    for batch in train.split(64):
-        moments.update(batch)
-    whole = detect.NECO(dim=dim).fit(train, none, none[:, 0].long()).score(test, none[:77])
-    detector = detect.NECO(dim=dim).fit_moments(moments)
-    moments.update(100 * train)  # what the stream brings later is not what it was fitted to
-    assert torch.allclose(whole, detector.score(test, none[:77]), rtol=1e-10)
-    assert torch.equal(test, before)
-    assert detector.score(test[:0], none[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("dim", [2, 28])
@@ -100,12 +77,6 @@ def test_neco_by_its_definition_where_either_side_has_fewer_axes(gen: torch.Gene
     assert torch.allclose(scores[:40], expected[:40], rtol=1e-12)
     assert scores[40] == 0
     assert scores[41:].max() < 1e-6
-
-
-@pytest.mark.parametrize("dim", [0, 0.0, 1.5, -2])
-def test_neco_refuses_a_bad_dim(dim: float) -> None:
-    with pytest.raises(ValueError, match="number of axes"):
-        detect.NECO(dim=dim)
 
 
 @pytest.mark.parametrize("dim", [16, 99, 1.0, 0.99])
@@ -142,11 +113,6 @@ def test_neco_takes_no_axis_that_the_order_of_samples_decides(gen: torch.Generat
             detect.NECO(dim=dim).fit(x)
 
 
-def test_msp_reads_probabilities_at_its_temperature() -> None:
-    logits = torch.tensor([[0.0, 100 * np.log(3.0)]])
-    assert np.isclose(detect.MSP(temperature=100.0).score(logits, logits), 0.75)
-
-
 few = st.lists(st.integers(0, 5), min_size=1, max_size=30)
 
 
@@ -171,29 +137,6 @@ def test_scores_are_compared_in_the_wider_type() -> None:
     assert detect.auroc(one, more) == 0
     assert detect.fpr_at_tpr(more, one, tpr=1.0, positive="id") == 0
     assert detect.fpr_at_tpr(one, more, tpr=1.0, positive="id") == 1
-
-
-def test_infinite_and_whole_scores_have_their_place() -> None:
-    inside, outside = torch.tensor([torch.inf, 1.0]), torch.tensor([-torch.inf, 1.0])
-    assert detect.auroc(inside, outside) == 0.875
-    assert detect.fpr_at_tpr(inside, outside, tpr=1.0, positive="id") == 0.5
-    inside, outside = torch.tensor([3, 2], dtype=torch.uint8), torch.tensor([1, 2])
-    assert detect.auroc(inside, outside) == 0.875
-    assert detect.fpr_at_tpr(inside, outside, tpr=1.0, positive="ood") == 0.5
-
-
-def test_nan_and_missing_scores_are_refused() -> None:
-    good, bad, none = torch.tensor([0.0, 0.5]), torch.tensor([torch.nan, 1.0, 2.0]), torch.zeros(0)
-    for metric in (
-        detect.auroc,
-        functools.partial(detect.fpr_at_tpr, tpr=0.95, positive="id"),
-        functools.partial(detect.fpr_at_tpr, tpr=0.95, positive="ood"),
-    ):
-        for scores, message in ((bad, "must not be NaN"), (none, r"at least one score, got shape \(0,\)")):
-            with pytest.raises(ValueError, match=f"id_scores .*{message}"):
-                metric(scores, good)
-            with pytest.raises(ValueError, match=f"ood_scores .*{message}"):
-                metric(good, scores)
 
 
 @pytest.mark.parametrize("tpr", [0.0, -0.1, 1.01, 95.0, float("nan")])

@@ -26,6 +26,7 @@ ASKED = {
     "detect.KNN(k=np.float64(2))": "ValueError: k must be a whole number of at least 1, got np.float64(2.0)",
     "detect.NECO(dim='2')": "ValueError: dim is a number of axes (an int) or a variance fraction in (0, 1], got '2'",
     "detect.NECO(dim=True)": "ValueError: dim is a number of axes (an int) or a variance fraction in (0, 1], got True",
+    "detect.NECO(dim=1.5)": "ValueError: dim is a number of axes (an int) or a variance fraction in (0, 1], got 1.5",
     "detect.Residual(w, dim=0)": "ValueError: dim is a number of axes (an int) or a variance fraction in (0, 1], got 0",
     "detect.Residual(w, torch.ones(3), dim=1)": "ValueError: a head needs a bias for each of its 2 classes, got shape (3,)",
     "detect.NCI(w[0], alpha=0)": "ValueError: the weight of a head is a matrix, classes in rows, got shape (3,)",

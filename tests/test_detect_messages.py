@@ -50,7 +50,7 @@ ASKED = {
     "detect.ASH(detect.KNN(k=1), w[:, :2], percentile=90, variant='s').fit(x)": (
         "ValueError: features must have 2 columns, got 3"
     ),
-    "detect.NECO().fit(torch.ones(4, 3))": "ValueError: dim=0.9 takes axes along which features vary, and these do not",
+    "detect.NECO().fit(torch.ones(20, 3) / 10)": "ValueError: dim=0.9 takes axes along which features vary, and these do not",
     "detect.Residual(w, dim=1).fit(0 * x)": "ValueError: dim=1 takes axes along which features vary, and these do not",
     "detect.MSP().score(x, e[:3])": "ValueError: every sample needs its features and logits: there are 4 and 3 of them",
     "detect.MSP().score(x, none)": "ValueError: logits must have some columns, got 0",

@@ -1,4 +1,4 @@
-"""NECO's faster product in float32 against float64, where it could go wrong; and the oracle that chooses its dimension."""
+"""What NECO's faster product in float32 leaves as it was; and the oracle that chooses its dimension."""
 
 import pytest
 import torch
@@ -14,18 +14,8 @@ def cloud(gen: torch.Generator, n: int, d: int = 64) -> Tensor:
     return torch.randn(n, d, generator=gen) @ mix
 
 
-def both(train: Tensor, test: Tensor, dim: float = 0.9) -> tuple[Tensor, Tensor]:
-    none = torch.empty(len(train), 0)
-    fast = detect.NECO(dim).fit(train, none, torch.zeros(len(train)).long()).score(test, none[: len(test)])
-    return fast, detect.NECO(dim).fit_moments(Moments.of(train)).score(test, none[: len(test)])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("dim", [0.9, 3, 40])
-def test_scores_by_float32_products_are_those_by_float64(gen: torch.Generator, dim: float, dtype: torch.dtype) -> None:
-    train, test = cloud(gen, 9000).to(dtype), cloud(gen, 500).to(dtype)
-    fast, slow = both(train, test, dim)
-    assert torch.allclose(fast, slow, rtol=1e-6)
+def both(train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
+    return detect.NECO().fit(train).score(test), detect.NECO().fit_moments(Moments.of(train)).score(test)
 
 
 def test_a_mean_far_from_zero_costs_nothing(gen: torch.Generator) -> None:
@@ -36,30 +26,6 @@ def test_a_mean_far_from_zero_costs_nothing(gen: torch.Generator) -> None:
     assert (plain / exact - 1).abs().max() > 0.1  # the trap is there
     assert torch.allclose(standard_moments(train).covariance(ddof=0).diagonal(), exact, rtol=1e-6)
     assert torch.allclose(*both(train, test), rtol=1e-6)
-
-
-def test_samples_sorted_by_class_and_an_odd_first_one(gen: torch.Generator) -> None:
-    train = cloud(gen, 9000) + 30 * (torch.arange(9000) // 3000)[:, None]
-    train[0] = 1000.0
-    assert torch.allclose(*both(train, cloud(gen, 500)), rtol=2e-6)
-
-
-def test_scales_that_float32_products_do_not_reach(gen: torch.Generator) -> None:
-    sizes = torch.logspace(-30, 25, 64)
-    train, test = cloud(gen, 9000) * sizes, cloud(gen, 200) * sizes
-    assert torch.allclose(*both(train, test), rtol=1e-6)
-
-
-@pytest.mark.parametrize("dim", [0.9, 5, 16, 40])
-def test_a_cut_between_axes_of_nearly_no_variance(gen: torch.Generator, dim: float) -> None:
-    """Collapsed features: which of the many small axes are the larger is beyond float32, and other data sees it."""
-    turn = torch.linalg.qr(torch.randn(64, 64, generator=gen))[0]
-    sizes = torch.logspace(0, -0.5, 64) * torch.tensor([1.0] * 8 + [1e-3] * 56)
-    train, other = (torch.randn(9000, 64, generator=gen) * sizes) @ turn + 1, torch.randn(300, 64, generator=gen)
-    assert torch.allclose(*both(train, other, dim), rtol=5e-6)
-    if dim == 16:  # the trap is there
-        rough = detect.NECO(dim).fit_moments(standard_moments(train)).score(other, torch.empty(300, 0))
-        assert not torch.allclose(rough, both(train, other, dim)[1], rtol=1e-4)
 
 
 def test_constant_features_stay_constant(gen: torch.Generator) -> None:
@@ -76,12 +42,6 @@ def test_autocast_rounds_nothing(gen: torch.Generator) -> None:
     train, test = cloud(gen, 9000), cloud(gen, 210)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.allclose(*both(train, test), rtol=1e-6)
-
-
-@pytest.mark.parametrize("dim", [0.9, 2])
-def test_features_that_never_vary_have_no_main_axes(dim: float) -> None:
-    with pytest.raises(ValueError, match="axes along which features vary, and these do not"):
-        detect.NECO(dim=dim).fit(torch.full((20, 3), 0.1))
 
 
 @pytest.mark.parametrize("flip", [False, True])

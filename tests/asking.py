@@ -1,9 +1,12 @@
 """What a user is told: types and shapes are checked at run time in tests only, so questions are asked in another process."""
 
+import functools
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
+
+import pytest
 
 CODE = """
 import json, sys
@@ -26,8 +29,17 @@ print(json.dumps([answer(question) for question in json.load(sys.stdin)]))
 """
 
 
-def answers(questions: Iterable[str]) -> dict[str, str]:
-    """What each expression gives, or the error it raises."""
-    asked = list(questions)
-    done = subprocess.run([sys.executable, "-c", CODE], input=json.dumps(asked), check=True, capture_output=True, text=True)
-    return dict(zip(asked, json.loads(done.stdout)))
+def clear_answers(asked: dict[str, str]) -> Callable[[str], None]:
+    """A test that each expression gives what it says, or raises that error; all are asked in one process."""
+
+    @functools.cache
+    def answers() -> dict[str, str]:
+        words, asking = [sys.executable, "-c", CODE], json.dumps([*asked])
+        done = subprocess.run(words, input=asking, check=True, capture_output=True, text=True)
+        return dict(zip(asked, json.loads(done.stdout)))
+
+    @pytest.mark.parametrize("question", asked)
+    def test(question: str) -> None:
+        assert answers()[question] == asked[question]
+
+    return test

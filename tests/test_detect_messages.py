@@ -123,15 +123,7 @@ ASKED = {
     "detect.to_pytorch_ood(detect.MSP()).predict_features(x)": "ValueError: logits must have some columns, got 0",
 }
 
-
-@pytest.fixture(scope="module")
-def answers() -> dict[str, str]:
-    return asking.answers(ASKED)
-
-
-@pytest.mark.parametrize("question", ASKED)
-def test_a_wrong_question_has_a_clear_answer(answers: dict[str, str], question: str) -> None:
-    assert answers[question] == ASKED[question]
+test_a_question_has_a_clear_answer = asking.clear_answers(ASKED)
 
 
 W = torch.linspace(-1, 1, 12).reshape(3, 4)

@@ -15,21 +15,12 @@ import pytest
 import scipy.io
 import torch
 from PIL import Image
+from test_data_files import refusal
+from test_data_parquet import noise
 
 from thermocline import data
 from thermocline.data import copies, decoding, memory
 from thermocline.spec import InputError
-
-
-def noise(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
-
-
-def refusal(name: str, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
-        data.load(name, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 class Python2(pickle._Pickler):

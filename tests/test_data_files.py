@@ -12,17 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from test_data import noise
 
 from thermocline import data
 from thermocline.spec import InputError
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def noise(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randint(256, shape, generator=seeded(seed), dtype=torch.uint8)
 
 
 def refusal(name: str, **options: object) -> str:

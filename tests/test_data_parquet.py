@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from test_data_files import refusal
 
 from thermocline import data
 from thermocline.data import parquet
@@ -39,13 +40,6 @@ def store(path: Path, images: Any, labels: Any, *, image: str = "image", label: 
     cells = struct(images) if isinstance(images, np.ndarray) else images
     pq.write_table(pa.table({image: cells, label: pa.array(labels), **more}), path, row_group_size=3)
     return path
-
-
-def refusal(name: str, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
-        data.load(name, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 LABELS = [0, 1, 0, 1, 1, 0, 1, 0, 1, 0]

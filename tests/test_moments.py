@@ -163,14 +163,6 @@ def test_many_classes_wider_than_a_batch(gen: torch.Generator) -> None:
     assert np.allclose(m.all.covariance(ddof=0), np.cov(x.double().numpy(), rowvar=False, ddof=0))
 
 
-def test_class_means_and_absent_classes() -> None:
-    x = torch.tensor([[1.0], [3.0], [10.0]])
-    m = ClassMoments.of(x, torch.tensor([0, 0, 2]), classes=4)
-    assert m.counts.tolist() == [2, 0, 1, 0]
-    assert m.means.flatten().tolist() == [2, 0, 10, 0]
-    assert m.within.item() == 2
-
-
 @given(st.integers(0, 99), st.lists(st.integers(0, 41), max_size=5))
 def test_layers_may_share_one_grouping_of_a_batch(seed: int, cuts: list[int]) -> None:
     """Two layers of unlike width; the groups of a batch may lack the last classes, or every class of an empty one."""

@@ -258,15 +258,6 @@ def test_modes_that_leak_from_the_stream_change_nothing(gen: torch.Generator) ->
         assert not fit.probe.weight.is_inference()
 
 
-def test_precision_is_that_of_the_features_but_at_least_float32(gen: torch.Generator) -> None:
-    taps, y = tapped(gen)
-    half = {"half": taps["stem"].bfloat16(), "double": taps["stem"]}
-    fits = probes.fit_probes(cut((half, y), 20), classes=5, passes=3, batch=16)
-    assert fits["half"].probe.weight.dtype == torch.float32
-    assert_same(fits["half"].probe, plain_loop(half["half"].float(), y, c=5, batch=16, passes=3), atol=1e-6)
-    assert fits["double"].probe.bias.dtype == torch.float64
-
-
 def spoiled(name: str) -> Callable[[], Iterator[Batch]]:
     """A stream of two batches, the second of which has one thing wrong."""
     taps, y = tapped(torch.Generator().manual_seed(2), n=24)

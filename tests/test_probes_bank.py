@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from test_probes import plain_loop
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from thermocline import probes
 from thermocline.probes import bank, layout, learner
@@ -37,18 +37,9 @@ def stream(data: Batch, size: int) -> Iterator[Batch]:
         yield {tap: x[i : i + size] for tap, x in taps.items()}, y[i : i + size]
 
 
-def reference(x: Tensor, y: Tensor, lr: float, weight_decay: float, *, c: int = 5, batch: int, passes: int) -> list[Tensor]:
-    """One tap, one grid point: autograd, a stock Adam, and decay of W by hand."""
-    x, y = x.cpu(), y.cpu()
-    weight, bias = torch.zeros(c, x.shape[1], dtype=x.dtype), torch.zeros(c, dtype=x.dtype)
-    optimizer = torch.optim.Adam([weight.requires_grad_(), bias.requires_grad_()], lr=lr)
-    for _ in range(passes):
-        for a, b in zip(x.split(batch), y.split(batch)):
-            optimizer.zero_grad()
-            cross_entropy(a @ weight.T + bias, b, label_smoothing=0.1).backward()
-            weight.data.mul_(1 - lr * weight_decay)
-            optimizer.step()
-    return [weight.detach(), bias.detach()]
+def reference(x: Tensor, y: Tensor, point: tuple[float, float], *, batch: int, passes: int) -> probes.Probe:
+    lr, weight_decay = point
+    return plain_loop(x, y, c=5, batch=batch, passes=passes, lr=lr, weight_decay=weight_decay, smoothing=0.1)
 
 
 def learned(data: Batch, *, size: int, batch: int, passes: int, c: int = 5) -> learner.Learner[str]:
@@ -61,7 +52,7 @@ def learned(data: Batch, *, size: int, batch: int, passes: int, c: int = 5) -> l
 def assert_equal_to_reference(data: Batch, *, batch: int, passes: int, size: int, atol: float) -> None:
     learning = learned(data, size=size, batch=batch, passes=passes)
     for (tap, x), (index, point) in itertools.product(data[0].items(), enumerate(GRID)):
-        for one, other in zip(learning.probe(tap, index), reference(x, data[1], *point, batch=batch, passes=passes)):
+        for one, other in zip(learning.probe(tap, index), reference(x.cpu(), data[1].cpu(), point, batch=batch, passes=passes)):
             assert one.shape == other.shape
             assert torch.allclose(one.cpu(), other, rtol=0, atol=atol)
 
@@ -93,7 +84,7 @@ def test_taps_of_different_dtypes_are_fitted_together() -> None:
     assert list(fits) == list(taps)
     for tap, x in taps.items():
         double = x.dtype == torch.float64
-        oracle = reference(x if double else x.float(), y, 0.02, 0.3, batch=16, passes=4)
+        oracle = reference(x if double else x.float(), y, (0.02, 0.3), batch=16, passes=4)
         for one, other in zip(fits[tap].probe, oracle):
             assert one.dtype == (torch.float64 if double else torch.float32)
             assert torch.allclose(one, other, rtol=0, atol=1e-10 if double else 1e-5)

@@ -66,12 +66,9 @@ def test_only_the_ratio_of_logits_to_temperature_counts(seed: int, temperature: 
 
 
 @given(st.integers(0, 99), temperatures)
-def test_cross_entropy_and_entropy_match_numpy(seed: int, temperature: float) -> None:
-    e, y = logits(seed), torch.arange(7)
-    log_p = scipy.special.log_softmax(e.numpy() / temperature, -1)
-    expected = -log_p[np.arange(7), y.numpy()].mean()
-    assert math.isclose(softmax.tempered_cross_entropy(e, y, temperature=temperature), expected, rel_tol=1e-12, abs_tol=1e-300)
-    entropy = scipy.stats.entropy(np.exp(log_p), axis=-1)
+def test_entropy_matches_scipy(seed: int, temperature: float) -> None:
+    e = logits(seed)
+    entropy = scipy.stats.entropy(scipy.special.softmax(e.numpy() / temperature, -1), axis=-1)
     assert np.allclose(softmax.entropy(e, temperature=temperature), entropy, rtol=1e-9, atol=1e-12)
 
 
@@ -111,7 +108,7 @@ def test_temperature_must_be_positive() -> None:
         softmax.softmax(torch.zeros(3), temperature=0.0)
 
 
-@pytest.mark.parametrize("temperature", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("temperature", [1e-3, 0.1, 1.0, 30.0, 1e4])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_losses_by_their_formulas(gen: torch.Generator, temperature: float, smoothing: float) -> None:
     logits, labels = 3 * torch.randn(7, 4, generator=gen, dtype=torch.float64), torch.tensor([0, 3, 1, 2, 2, 0, 1])

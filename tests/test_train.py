@@ -1,8 +1,10 @@
 """The loop: the head-rescaling law, exact resume, schedules, and divergence."""
 
 import dataclasses
+import functools
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -37,6 +39,34 @@ def plan(**settings: Any) -> Train:
 
 def run_to_end(net: nn.Module, split: Split, recipe: Train, **options) -> list[int]:
     return [step for step, _ in train.fit(net, split, recipe, seed=7, **options)]
+
+
+def run_in_parts(
+    split: Split,
+    recipe: Train,
+    stops: tuple[int, ...],
+    *,
+    make: Callable[[], nn.Module] = small,
+    every: int = 3,
+    without: tuple[str, ...] = (),
+) -> train.State:
+    """To the end, looked at every so many steps, and interrupted after these; checkpoints are laid out as files are."""
+    saved = {}
+    for start, stop in zip((0, *stops), (*stops, None)):
+        state = train.State(make(), recipe)
+        if saved:
+            state.restore(start, saved)
+        for step, _ in train.fit(state.net, split, recipe, seed=7, state=state, at=range(0, 300, every)):
+            kept = {key: value for key, value in state.tensors().items() if key not in without}
+            saved = {key: value.clone(memory_format=torch.contiguous_format) for key, value in kept.items()}
+            if step == stop:
+                break
+    return state
+
+
+def assert_same(one: train.State, other: train.State) -> None:
+    assert one.step == other.step
+    assert all(torch.equal(value, other.tensors()[key]) for key, value in one.tensors().items())
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
@@ -75,20 +105,8 @@ def test_the_law_fails_without_its_parts(gen: torch.Generator) -> None:
 @pytest.mark.parametrize("name", ["mlp", "resnet8"])
 def test_resume_is_exact(gen: torch.Generator, name: str, stop: int) -> None:
     recipe = Train(epochs=3, batch=16, lr=0.1, augment="crop+flip", weight_decay=1e-3, nesterov=True)
-    split, whole = toy(gen), small(name)
-    run_to_end(whole, split, recipe)
-
-    first = small(name)
-    state = train.State(first, recipe)
-    for step, _ in train.fit(first, split, recipe, seed=7, state=state, at=range(100)):
-        if step == stop:
-            break
-    saved = {key: value.clone() for key, value in state.tensors().items()}
-    second = small(name)
-    resumed = train.State(second, recipe)
-    resumed.restore(stop, saved)
-    assert run_to_end(second, split, recipe, state=resumed)[0] == stop
-    assert all(torch.equal(value, second.state_dict()[key]) for key, value in whole.state_dict().items())
+    split, make = toy(gen), functools.partial(small, name)
+    assert_same(*(run_in_parts(split, recipe, stops, make=make, every=1) for stops in ((), (stop,))))
 
 
 def test_training_learns_and_yields_where_asked(gen: torch.Generator) -> None:
@@ -216,20 +234,10 @@ def test_bfloat16_trains_float32_weights(gen: torch.Generator) -> None:
 @pytest.mark.parametrize("change", [{"optimizer": "adam"}, {"optimizer": "adamw"}, {"temperature_schedule": "learned"}])
 def test_other_optimisers_and_a_learned_temperature_resume_exactly(gen: torch.Generator, change: dict) -> None:
     recipe = plan(epochs=3, batch=16, lr=0.01, weight_decay=1e-2, temperature=3.0, **change)
-    split, whole = toy(gen), small()
-    done = train.State(whole, recipe)
-    run_to_end(whole, split, recipe, state=done)
-    first = small()
-    state = train.State(first, recipe)
-    for step, _ in train.fit(first, split, recipe, seed=7, state=state, at=range(100)):
-        if step == 8:
-            break
-    saved = {key: value.clone() for key, value in state.tensors().items()}
-    second = small()
-    resumed = train.State(second, recipe)
-    resumed.restore(8, saved)
-    run_to_end(second, split, recipe, state=resumed)
-    assert all(torch.equal(value, resumed.tensors()[key]) for key, value in done.tensors().items())
+    split = toy(gen)
+    done, resumed = (run_in_parts(split, recipe, stops, every=1) for stops in ((), (8,)))
+    assert_same(done, resumed)
+    saved = done.tensors()
     with pytest.raises(Failure, match="another version wrote it"):
         train.State(small(), recipe).restore(8, {n: v for n, v in saved.items() if n.startswith(("net.", "temperature"))})
     with pytest.raises(Failure, match=r"does not fit at net\."):
@@ -374,20 +382,6 @@ def test_a_run_resumed_after_its_judgement_is_not_judged_again(gen: torch.Genera
     assert run_to_end(net, toy(gen), recipe, state=state)[-1] == 120
 
 
-def run_in_parts(split: Split, recipe: Train, stops: tuple[int, ...], *, without: tuple[str, ...] = ()) -> train.State:
-    """To the end, looked at every third step, and interrupted after these; checkpoints may lack some of what they keep."""
-    saved = {}
-    for start, stop in zip((0, *stops), (*stops, None)):
-        state = train.State(small(), recipe)
-        if saved:
-            state.restore(start, saved)
-        for step, _ in train.fit(state.net, split, recipe, seed=7, state=state, at=range(0, 300, 3)):
-            saved = {key: value.clone() for key, value in state.tensors().items() if key not in without}
-            if step == stop:
-                break
-    return state
-
-
 @pytest.mark.parametrize("stops", [(3,), (27,), (57,), (12, 15, 48)])
 def test_a_resumed_run_is_judged_as_an_uninterrupted_one(gen: torch.Generator, stops: tuple[int, ...]) -> None:
     hopeless, split = plan(epochs=40, batch=16, lr=1e-6, temperature=1e4), toy(gen)
@@ -403,8 +397,8 @@ def test_what_a_run_is_judged_by_goes_on_after_an_interruption(gen: torch.Genera
     """Counts are of the same steps; by a few steps after an interruption, as of an older checkpoint, learners look slow."""
     recipe, split = plan(epochs=10, batch=16, lr=0.05, patience=5), toy(gen)
     whole, resumed = run_in_parts(split, recipe, ()), run_in_parts(split, recipe, (27,))
-    assert whole.step == resumed.step == 60
-    assert all(torch.equal(value, resumed.tensors()[key]) for key, value in whole.tensors().items())
+    assert whole.step == 60
+    assert_same(whole, resumed)
     older = run_in_parts(split, recipe, (27,), without=("judged",))
     assert (whole.since, older.since) == (24, 27)
     assert older.right < whole.right
@@ -414,20 +408,11 @@ def test_what_a_run_is_judged_by_goes_on_after_an_interruption(gen: torch.Genera
 def test_resume_is_exact_whatever_the_layout_of_weights(gen: torch.Generator, optimizer: str) -> None:
     """A checkpoint is contiguous, and weights on a GPU are not: fused kernels go through memory, not indices."""
     recipe, split = plan(epochs=3, batch=16, lr=0.01, optimizer=optimizer), toy(gen)
-    ends = []
-    for stop in (None, 5):
-        net = small("resnet8").to(memory_format=torch.channels_last)
-        state = train.State(net, recipe)
-        for step, _ in train.fit(net, split, recipe, seed=7, state=state, at=range(20)):
-            if step == stop:
-                saved = {key: value.clone().contiguous() for key, value in state.tensors().items()}
-                net = small("resnet8").to(memory_format=torch.channels_last)
-                state = train.State(net, recipe)
-                state.restore(step, saved)
-                run_to_end(net, split, recipe, state=state)
-                break
-        ends.append(net.state_dict())
-    assert all(torch.equal(value, ends[1][key]) for key, value in ends[0].items())
+
+    def make() -> nn.Module:
+        return small("resnet8").to(memory_format=torch.channels_last)
+
+    assert_same(*(run_in_parts(split, recipe, stops, make=make, every=1) for stops in ((), (5,))))
 
 
 @pytest.mark.parametrize(("way", "target"), [("hold-norm", 0.1), ("hold-entropy", 1.5)])

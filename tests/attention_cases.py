@@ -19,6 +19,7 @@ def model(name: str, dtype: torch.dtype = torch.float32, scale: float = 0.3) -> 
     kit, wide = hot.library(), {"initializer_range": scale}
     made = {
         "llama": lambda: kit.LlamaForCausalLM(kit.LlamaConfig(**TEXT, **GROUPED, **wide)),
+        "gemma": lambda: kit.GemmaForCausalLM(kit.GemmaConfig(**TEXT, **GROUPED, **wide)),
         "mistral": lambda: kit.MistralForCausalLM(kit.MistralConfig(**TEXT, **GROUPED, **wide, sliding_window=6)),
         "gpt2": lambda: kit.GPT2LMHeadModel(
             kit.GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=3, n_head=4, n_positions=128, **wide)

@@ -1,63 +1,27 @@
 """Adaptive attention inside small random models of transformers: switched on and off, cached, masked, by layer and head."""
 
-import contextlib
 import copy
-import warnings
 
 import pytest
 import torch
 
+pytest.importorskip("transformers")
+import attention_cases as cases
+
 from thermocline import attention
-from thermocline.bench.detection import pytorch_ood
+from thermocline.integrations import transformers as hot
 from thermocline.spec import InputError
 
-with contextlib.suppress(ImportError), warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    with contextlib.suppress(Exception):
-        pytorch_ood()  # declares operators of torchvision, which transformers imports, and which a CPU torch has not
-    import transformers
-
-    from thermocline.integrations import transformers as hot
-
-pytestmark = [
-    pytest.mark.skipif("hot" not in globals(), reason="transformers is not installed"),
-    pytest.mark.filterwarnings("ignore"),  # of transformers' own
-]
-TEXT = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
 SHARPER = attention.Fixed(3.0)
 
 
-def text(name: str, spread: float = 0.02):
-    """A random model; `spread` is the standard deviation of its weights."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        if name == "gpt2":
-            config = transformers.GPT2Config(
-                vocab_size=61, n_embd=32, n_layer=3, n_head=4, n_positions=128, initializer_range=spread
-            )
-            return transformers.GPT2LMHeadModel(config).eval()
-        made = {"llama": transformers.LlamaConfig, "gemma": transformers.GemmaConfig, "mistral": transformers.MistralConfig}[
-            name
-        ]
-        more = {"sliding_window": 6} if name == "mistral" else {}
-        config = made(**TEXT, num_key_value_heads=2, head_dim=8, max_position_embeddings=128, initializer_range=spread, **more)
-        return transformers.AutoModelForCausalLM.from_config(config).eval()
-
-
-def images():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        config = transformers.ViTConfig(
-            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=16, patch_size=4
-        )
-        return transformers.ViTForImageClassification(config).eval()
+def small(name: str, scale: float = 0.02):
+    return cases.model(name, scale=scale)
 
 
 def tokens(gen: torch.Generator, length: int = 17) -> dict[str, torch.Tensor]:
-    """Two sequences, the second with padding on the left."""
-    mask = torch.ones(2, length, dtype=torch.long)
-    mask[1, :4] = 0
-    return {"input_ids": torch.randint(61, (2, length), generator=gen), "attention_mask": mask}
+    return cases.padded(gen, "left", length)
 
 
 @torch.no_grad()
@@ -68,7 +32,7 @@ def logits(model, inputs) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["llama", "gemma", "gpt2", "mistral"])
 def test_beta_one_is_the_model_and_disabling_restores_it(gen: torch.Generator, name: str) -> None:
     """Causal masks, padding, windows and grouped heads all arrive; a lost mask would show here."""
-    model, inputs = text(name), tokens(gen)
+    model, inputs = small(name), tokens(gen)
     before, implementation = logits(model, inputs), model.config._attn_implementation
     seen = inputs["attention_mask"].bool()
     hot.enable(model, rule=attention.PLAIN)
@@ -82,11 +46,11 @@ def test_beta_one_is_the_model_and_disabling_restores_it(gen: torch.Generator, n
 
 
 def test_future_tokens_change_nothing(gen: torch.Generator) -> None:
-    model, inputs = text("llama"), tokens(gen)
+    model, inputs = small("llama"), tokens(gen)
     hot.enable(model)
     inputs["attention_mask"][:] = 1
     other = {**inputs, "input_ids": inputs["input_ids"].clone()}
-    other["input_ids"][:, -1] = (other["input_ids"][:, -1] + 1) % 61
+    other["input_ids"][:, -1] = (other["input_ids"][:, -1] + 1) % cases.WORDS
     torch.testing.assert_close(logits(model, other)[:, :-1], logits(model, inputs)[:, :-1], rtol=1e-4, atol=1e-5)
 
 
@@ -95,7 +59,7 @@ def test_future_tokens_change_nothing(gen: torch.Generator) -> None:
 def test_generating_with_a_cache_is_generating_without(gen: torch.Generator, name: str, cache: str) -> None:
     if (name, cache) == ("gpt2", "static"):
         pytest.skip("GPT-2 is tried with a dynamic cache")
-    model, inputs = text(name), tokens(gen, 9)
+    model, inputs = small(name), tokens(gen, 9)
     hot.enable(model, rule=SHARPER)
     options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
     with torch.no_grad():
@@ -105,7 +69,7 @@ def test_generating_with_a_cache_is_generating_without(gen: torch.Generator, nam
 
 
 def test_a_copy_is_sharpened_as_its_model_is(gen: torch.Generator) -> None:
-    model, inputs = text("llama"), tokens(gen)
+    model, inputs = small("llama"), tokens(gen)
     before = logits(model, inputs)
     hot.enable(model, rule=SHARPER, layers=[1])
     sharp, copied = logits(model, inputs), copy.deepcopy(model)
@@ -117,7 +81,7 @@ def test_a_copy_is_sharpened_as_its_model_is(gen: torch.Generator) -> None:
 
 
 def test_enabling_holds_after_another_attention_was_set(gen: torch.Generator) -> None:
-    model, inputs = text("llama"), tokens(gen)
+    model, inputs = small("llama"), tokens(gen)
     hot.enable(model, rule=SHARPER)
     sharp = logits(model, inputs)
     model.set_attn_implementation("eager")
@@ -129,7 +93,7 @@ def test_enabling_holds_after_another_attention_was_set(gen: torch.Generator) ->
 
 def test_autocast_changes_nothing_but_precision(gen: torch.Generator) -> None:
     """Without a cache, rotated queries come in float32 and values in bfloat16."""
-    model, inputs = text("llama"), tokens(gen)
+    model, inputs = small("llama"), tokens(gen)
     hot.enable(model)
     with torch.no_grad():
         wanted = model(**inputs, use_cache=False).logits
@@ -140,7 +104,7 @@ def test_autocast_changes_nothing_but_precision(gen: torch.Generator) -> None:
 
 @pytest.mark.parametrize("head", [4, -1])
 def test_a_head_that_is_not_there_is_said(gen: torch.Generator, head: int) -> None:
-    model, inputs = text("llama"), tokens(gen)
+    model, inputs = small("llama"), tokens(gen)
     before = model.config._attn_implementation
     with pytest.raises(InputError, match=f"no head {head}: attention layer 0 has 0 to 3"):
         hot.enable(model, heads=[0, head])
@@ -152,7 +116,7 @@ def test_a_head_that_is_not_there_is_said(gen: torch.Generator, head: int) -> No
 
 
 def test_layers_and_heads_can_be_chosen(gen: torch.Generator) -> None:
-    model, inputs = text("llama"), tokens(gen)
+    model, inputs = small("llama"), tokens(gen)
     before = logits(model, inputs)
     hot.enable(model, rule=SHARPER, heads=[])
     torch.testing.assert_close(logits(model, inputs), before, rtol=1e-4, atol=1e-5)
@@ -173,7 +137,7 @@ def test_layers_and_heads_can_be_chosen(gen: torch.Generator) -> None:
 
 
 def test_images_attend_in_all_directions(gen: torch.Generator) -> None:
-    model, pixels = images(), {"pixel_values": torch.randn(3, 3, 16, 16, generator=gen)}
+    model, pixels = small("vit"), {"pixel_values": torch.randn(3, 3, 16, 16, generator=gen)}
     before = logits(model, pixels)
     hot.enable(model, rule=attention.PLAIN)
     torch.testing.assert_close(logits(model, pixels), before, rtol=1e-4, atol=1e-5)
@@ -189,7 +153,8 @@ def test_images_attend_in_all_directions(gen: torch.Generator) -> None:
 def stepwise(model, ids: torch.Tensor, cache: str | None) -> torch.Tensor:
     """Logits of the last tokens: all but three at once, then one at a time, from a cache."""
     lengths = [ids.shape[1] - 3, 1, 1, 1]
-    kept = transformers.StaticCache(config=model.config, max_cache_len=64) if cache == "static" else transformers.DynamicCache()
+    kit = hot.library()
+    kept = kit.StaticCache(config=model.config, max_cache_len=64) if cache == "static" else kit.DynamicCache()
     found = []
     with torch.no_grad():
         for part in ids.split(lengths, 1):
@@ -202,7 +167,7 @@ def stepwise(model, ids: torch.Tensor, cache: str | None) -> torch.Tensor:
 def test_every_backend_gives_the_reference_token_by_token(gen: torch.Generator, name: str, cache: str) -> None:
     """On a GPU in float16: kernels of our own where there is no mask, stock ones elsewhere; both round beta q."""
     device, dtype, gap = ("cuda", torch.float16, 0.15) if torch.cuda.is_available() else ("cpu", torch.float32, 1e-4)
-    model, ids = text(name, spread=0.3).to(device, dtype), torch.randint(61, (2, 30), generator=gen).to(device)
+    model, ids = small(name, scale=0.3).to(device, dtype), torch.randint(cases.WORDS, (2, 30), generator=gen).to(device)
     found = {}
     for backend in ("auto", "reference"):
         hot.enable(model, rule=attention.EffectiveItems(1.5), backend=backend)
@@ -217,7 +182,7 @@ def test_what_cannot_be_done_says_so(gen: torch.Generator) -> None:
         hot.attention_layers(torch.nn.Linear(2, 2, device="meta"))
     with pytest.raises(InputError, match="models of transformers, and was given a MultiheadAttention; .*adaptive_attention"):
         hot.enable(torch.nn.MultiheadAttention(8, 2, device="meta"))
-    model = text("llama")
+    model = small("llama")
     with pytest.raises(InputError, match="unknown rule 'publishd'; did you mean 'published'"):
         hot.enable(model, rule={1: "publishd"})
     with pytest.raises(InputError, match="backend must be one of auto"):

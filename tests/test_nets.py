@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from thermocline import measure, nets
+from thermocline import nets
 from thermocline.measure import capture
 from thermocline.spec import InputError, Net
 
@@ -158,10 +158,6 @@ def test_nets_learn(net: Net, gen: torch.Generator) -> None:
         losses[-1].backward()
         optimizer.step()
     assert losses[-1] < 0.85 * losses[0]
-
-
-def test_find_taps_has_both_its_names() -> None:
-    assert measure.find_taps is nets.find_taps
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import thermocline as tc
 from thermocline import geometry, nets, record, report
-from thermocline.measure import find_taps
-from thermocline.nets import Tap
+from thermocline.nets import Tap, find_taps
 from thermocline.report import facts
 from thermocline.spec import InputError, Net
 

@@ -11,8 +11,8 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRa
 
 import thermocline as tc
 from thermocline import geometry, measure, scanner, screening
-from thermocline.measure import again, collect, detecting, find_taps, source
-from thermocline.nets import Tap, named_taps
+from thermocline.measure import again, collect, detecting, source
+from thermocline.nets import Tap, find_taps, named_taps
 from thermocline.spec import Failure, InputError
 
 

@@ -19,12 +19,12 @@ from thermocline.measure.capture import capture
 from thermocline.measure.catalogue import MEASURES
 from thermocline.measure.passes import look
 from thermocline.measure.subject import Subject, evaluating
-from thermocline.nets import Tap, find_taps
+from thermocline.nets import Tap
 from thermocline.record import Row
 from thermocline.team import ALONE, Team
 
 __all__ = [
-    "MEASURES", "Subject", "capture", "check_name", "check_sets", "evaluating", "find_taps", "measure", "select", "source",
+    "MEASURES", "Subject", "capture", "check_name", "check_sets", "evaluating", "measure", "select", "source",
 ]  # fmt: skip
 
 

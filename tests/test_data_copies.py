@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import torch
 from PIL import Image
 from test_data_files import refusal
-from test_data_parquet import noise
+from test_data_parquet import noise, store
 
 from thermocline import data
 from thermocline.data import copies, decoding, memory
@@ -129,21 +127,11 @@ def test_damaged_copies_are_named(tmp_path: Path) -> None:
     assert f"{tmp_path / 'test_32x32.mat'} is damaged" in refusal("svhn", data_dir=tmp_path)
 
 
-def table(path: Path, images: np.ndarray, labels: list[int], label: str = "label") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    cells = []
-    for image in images:
-        stream = io.BytesIO()
-        Image.fromarray(image).save(stream, "PNG")
-        cells.append({"bytes": stream.getvalue(), "path": None})
-    pq.write_table(pa.table({"img": cells, label: labels}), path)
-
-
 def test_copies_in_hugging_face_layout(tmp_path: Path) -> None:
     for split in ("train", "test"):
-        table(tmp_path / f"cifar10/plain_text/{split}-00000-of-00001.parquet", noise(4, 32, 32, 3), [0, 1, 0, 1])
+        store(tmp_path / f"cifar10/plain_text/{split}-00000-of-00001.parquet", noise(4, 32, 32, 3), [0, 1, 0, 1], image="img")
         for config in ("cropped_digits", "full_numbers"):
-            table(tmp_path / f"svhn/{config}/{split}-00000-of-00001.parquet", noise(4, 32, 32, 3), [0, 1, 0, 1])
+            store(tmp_path / f"svhn/{config}/{split}-00000-of-00001.parquet", noise(4, 32, 32, 3), [0, 1, 0, 1], image="img")
     for name in ("cifar10", "svhn"):
         data.check(name, data_dir=tmp_path)
         train, _ = data.load(name, data_dir=tmp_path)
@@ -155,7 +143,7 @@ def test_the_order_of_copies_is_npz_then_torchvision_then_hugging_face(tmp_path:
         return len(data.load("cifar10", data_dir=tmp_path)[0])
 
     for split in ("train", "test"):
-        table(tmp_path / f"cifar10/{split}.parquet", noise(6, 32, 32, 3), [0, 1] * 3)
+        store(tmp_path / f"cifar10/{split}.parquet", noise(6, 32, 32, 3), [0, 1] * 3, image="img")
     assert first() == 6
     cifar10(tmp_path)
     assert first() == 20

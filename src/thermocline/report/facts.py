@@ -164,10 +164,10 @@ def learned(accuracy: float, *, guessing: float) -> bool:
 def lucky(share: float, count: int) -> float:
     """What guessing that should get this share of so many samples may get right: three standard deviations more.
 
-    >>> lucky(0.1, 900)
-    0.13
+    >>> lucky(0.1, 900), lucky(0.5, 8)
+    (0.13, 1.0)
     """
-    return share + LUCK * math.sqrt(share * (1 - share) / count)
+    return min(1.0, share + LUCK * math.sqrt(share * (1 - share) / count))
 
 
 def summary(runs: Paths | Iterable[Loaded]) -> list[Summary]:

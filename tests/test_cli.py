@@ -176,7 +176,7 @@ def test_scan_of_a_model_of_ones_own(tmp_path: Path) -> None:
     assert "layers, in order of depth: 1, 3" in printed
     assert "Effective depth" in printed
     assert json.loads((tmp_path / "scan" / "spec.json").read_text())["seed"] == 4
-    assert "images were shown as unit: pixels in [0, 1]" in printed
+    assert "images were shown as unit: pixels in [0, 1]; 16 x 16 pixels, grey" in printed
     assert "holds an earlier scan" in thermocline(*words, cwd=tmp_path, code=2)
     (tmp_path / "busy").mkdir()
     (tmp_path / "busy" / "precious.txt").write_text("kept")
@@ -231,7 +231,7 @@ def test_a_net_is_shown_images_as_it_was_trained_on_them(tmp_path: Path, inputs:
     assert summary([found])[0].test_accuracy == 1
     like = ["--like", "arrays:grey.npz", "--inputs", inputs, "--device", "cpu", "-o", "f.npz"]
     printed = thermocline("detect", "features", "known:Threshold", "--data", "arrays:dark.npz", *like, cwd=tmp_path)
-    assert f"100 samples of arrays:dark.npz (train), shown as {inputs}, 3 features" in printed
+    assert f"100 samples of arrays:dark.npz (train), shown as {inputs}, 8 x 8 pixels, RGB, 3 features" in printed
     assert "head's weight" not in printed
     assert not np.load(tmp_path / "f.npz")["logits"].argmax(1).any(), "by the statistics of grey.npz, all of it is dark"
 
@@ -285,6 +285,7 @@ def test_what_a_model_of_ones_own_raises_is_one_line(tmp_path: Path) -> None:
     }.items():
         said = thermocline("scan", model, "--data", "runes", *options, cwd=tmp_path, code=2)
         assert message in said
+        assert ("these images are grey: if it takes RGB" in said) is ("does not take" in message)
         assert said.count("\n") == 1
     features = ["detect", "features", "others:words", "--data", "runes", "-o", "x.npz", *options]
     assert f"others:words does not take {shown}" in thermocline(*features, cwd=tmp_path, code=2)

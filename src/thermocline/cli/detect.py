@@ -10,7 +10,7 @@ from rich.table import Table
 
 from thermocline import spec
 from thermocline.cli.common import DataDir, Device, out, require_writable, say
-from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, try_out, whole_images
+from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, sides, try_out, whole_images
 from thermocline.cli.progress import read_images
 from thermocline.spec import InputError
 
@@ -67,7 +67,7 @@ def features(
         way = str(inputs)
     found = screening.features_of(net, images)
     shelf.save_features(found._replace(temperature=temperature), to)
-    what = f"{len(found.features)} samples of {images.name} ({split}), shown as {way}"
+    what = f"{len(found.features)} samples of {images.name} ({split}), shown as {way}, {sides(images)}"
     out.print(f"{what}, {found.features.shape[1]} features", highlight=False, markup=False)
     if found.weight is None:
         lacking = "the head is not linear, or the logits are not its weight times its input, plus its bias"

@@ -57,9 +57,14 @@ def images_for(
         own = read_images(data, sets.reading(spec.Data(data), device=device, data_dir=data_dir))
     train, test = (split.seen(way) for split in own)
     others = {name: read_images(name, sets.reading_other(name, like=train, device=device, data_dir=data_dir)) for name in ood}
-    said = [f"images were shown as {way}: {sets.INPUTS[way]}"]
+    said = [f"images were shown as {way}: {sets.INPUTS[way]}; {sides(train)}"]
     said += [f"{name} has no labelled training images: detection only" for name, pair in others.items() if pair[0] is None]
     return (train, test, others), "\n".join(said)
+
+
+def sides(images: Split) -> str:
+    """How large a model saw its images, which for a folder is chosen here: files at their commonest size, at most 224."""
+    return f"{images.size} x {images.size} pixels, {'grey' if images.channels == 1 else 'RGB'}"
 
 
 @contextlib.contextmanager
@@ -131,7 +136,8 @@ def try_out(net: Any, words: str, images: Split) -> None:
             output = net(arguments[0])
         except Exception as error:  # as above
             what = f"images of {images.name}, {tuple(arguments[0].shape)} {str(arguments[0].dtype).removeprefix('torch.')}"
-            raise InputError(f"{words} does not take {what}{_at(error)}: {_told(error)}") from None
+            more = "; these images are grey: if it takes RGB, give them three channels" if images.channels == 1 else ""
+            raise InputError(f"{words} does not take {what}{_at(error)}: {_told(error)}{more}") from None
     if wrong := subject.no_logits(subject.logits_in(output)):
         raise InputError(f"{words} returns {wrong}: let {words} give a module that returns the logits alone")
 

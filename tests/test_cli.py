@@ -217,6 +217,27 @@ class Threshold(nn.Module):
 """
 
 
+def test_images_are_shown_at_the_size_that_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "small.py").write_text(
+        "from torch import nn\ndef net(): return nn.Sequential(nn.Flatten(), nn.Linear(192, 2))\n"
+    )
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 12, 12, 3), dtype=np.uint8)
+    for index, image in enumerate(pixels):
+        for place in (tmp_path / "all" / "ab"[index % 2], tmp_path / "flat"):
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(place / f"{index}.png")
+    words = ["small:net", "--data", "folder:all", "--inputs", "unit", "--device", "cpu"]
+    assert "small:net does not take images of folder:all, (8, 3, 12, 12)" in thermocline("scan", *words, cwd=tmp_path, code=2)
+    assert "; 8 x 8 pixels, RGB" in thermocline("scan", *words, "--size", "8", "--ood", "folder:flat", cwd=tmp_path)
+    words = ["detect", "features", *words, "--size", "8", "-o", "f.npz", "--data"]
+    for more in (
+        ["folder:all"],
+        ["folder:flat", "--split", "test"],
+        ["folder:flat", "--split", "test", "--like", "folder:all"],
+    ):
+        assert "shown as unit, 8 x 8 pixels, RGB" in thermocline(*words, *more, cwd=tmp_path)
+
+
 @pytest.mark.parametrize(("inputs", "level"), [("unit", 0.6), ("imagenet", 0.68), ("standardised", 0.0)])
 def test_a_net_is_shown_images_as_it_was_trained_on_them(tmp_path: Path, inputs: str, level: float) -> None:
     """Classes are told apart at a brightness of 0.6, which is another number in each way of seeing."""

@@ -33,7 +33,7 @@ from thermocline.cli.common import (
     require_unused,
     version,
 )
-from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, images_for, module_of, try_out
+from thermocline.cli.models import Inputs, Size, Weights, callable_of, chosen_inputs, images_for, module_of, try_out
 from thermocline.cli.progress import show
 from thermocline.spec import InputError
 
@@ -176,6 +176,7 @@ def scan(
         str | None, typer.Option(help="Data set the classifier was trained on (see: thermocline list data).")
     ] = None,
     inputs: Inputs = None,
+    size: Size = None,
     weights: Weights = None,
     ood: Annotated[
         list[str] | None,
@@ -215,7 +216,7 @@ def scan(
     place = check_device(device)
     way = chosen_inputs(inputs, model)
     fetch({data, *(ood or ())}, data_dir, download)
-    sets, said = images_for(way, data, ood or (), device=place, data_dir=data_dir)
+    sets, said = images_for(way, data, ood or (), size=size, device=place, data_dir=data_dir)
     net = module_of(make, model, weights).to(place)
     try_out(net, model, sets[0])
     options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model, "seed": seed}

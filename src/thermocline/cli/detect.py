@@ -10,7 +10,7 @@ from rich.table import Table
 
 from thermocline import spec
 from thermocline.cli.common import DataDir, Device, out, require_writable, say
-from thermocline.cli.models import Inputs, Weights, callable_of, chosen_inputs, module_of, sides, try_out, whole_images
+from thermocline.cli.models import Inputs, Size, Weights, callable_of, chosen_inputs, module_of, sides, try_out, whole_images
 from thermocline.cli.progress import read_images
 from thermocline.spec import InputError
 
@@ -38,6 +38,7 @@ def features(
     like: Annotated[str | None, typer.Option(help="Data set a MODULE:CALLABLE was trained on, if --data is another.")] = None,
     split: Annotated[str, typer.Option(help="train or test.")] = "train",
     inputs: Inputs = None,
+    size: Size = None,
     weights: Weights = None,
     data_dir: DataDir = None,
     device: Device = "auto",
@@ -52,10 +53,10 @@ def features(
     if not to.parent.is_dir():
         raise InputError(f"there is no folder {to.parent} to write {to.name} into: make it, or choose another with --out")
     require_writable(to.parent)
-    read = _Reading(data, like, split, check_device(device), data_dir)
+    read = _Reading(data, like, split, check_device(device), data_dir, size)
     if (Path(model) / "spec.json").exists():
-        if inputs or weights:
-            raise InputError("--inputs and --weights are for a MODULE:CALLABLE: a run directory knows both")
+        if inputs or size or weights:
+            raise InputError("--inputs, --size and --weights are for a MODULE:CALLABLE: a run directory knows them")
         net, temperature, images = _of_run(model, read)
         way = "standardised"
     elif ":" not in model:
@@ -83,14 +84,16 @@ class _Reading(NamedTuple):
     split: str
     place: Any
     data_dir: str | None
+    size: int | None
 
     def other(self, name: str, like: Split | None) -> Split:
         """The split wanted of a data set, as a net trained on another sees it."""
         from thermocline import data as sets
 
         if self.split == "train":
-            return self.pair(spec.Data(name), like)[0]
-        return read_images(name, sets.reading_other(name, like=like, device=self.place, data_dir=self.data_dir))[1]
+            return self.pair(spec.Data(name, size=self.size if like is None else None), like)[0]
+        way = {"like": like, "size": self.size, "device": self.place, "data_dir": self.data_dir}
+        return read_images(name, sets.reading_other(name, **way))[1]
 
     def pair(self, asked: spec.Data, like: Split | None = None) -> tuple[Split, Split]:
         """Both splits of a data set."""
@@ -125,7 +128,7 @@ def _for_own(model: str, inputs: str | None, read: _Reading) -> Split:
     with whole_images():
         if read.like is None:
             return read.other(name, None).seen(way)
-        known = read.pair(spec.Data(read.like))
+        known = read.pair(spec.Data(read.like, size=read.size))
     return known[read.split == "test"].seen(way) if name == read.like else read.other(name, known[0].seen(way))
 
 

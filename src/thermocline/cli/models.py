@@ -28,6 +28,14 @@ Inputs = Annotated[
         "trained by thermocline do), unit (pixels in [0, 1]) or imagenet (by ImageNet's mean and std)."
     ),
 ]
+Size = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Pixels a side at which a MODULE:CALLABLE sees images (default: the data set's own; of a folder, the commonest "
+        "shorter side of its images, at most 224).",
+    ),
+]
 Weights = Annotated[
     Path | None, typer.Option(help="Weights of a MODULE:CALLABLE: a .safetensors file, or a state_dict that torch.save wrote.")
 ]
@@ -46,7 +54,7 @@ def chosen_inputs(inputs: str | None, words: str) -> str:
 
 
 def images_for(
-    way: str, data: str, ood: Iterable[str], *, device: Any, data_dir: str | None
+    way: str, data: str, ood: Iterable[str], *, size: int | None, device: Any, data_dir: str | None
 ) -> tuple[tuple[Split, Split, dict[str, tuple[Split | None, Split]]], str]:
     """Training, test and other images as a model sees them, and a line or more about how that is."""
     from thermocline import data as sets
@@ -54,7 +62,7 @@ def images_for(
     ood = tuple(ood)
     sets.require_other(data, ood)
     with whole_images():
-        own = read_images(data, sets.reading(spec.Data(data), device=device, data_dir=data_dir))
+        own = read_images(data, sets.reading(spec.Data(data, size=size), device=device, data_dir=data_dir))
     train, test = (split.seen(way) for split in own)
     others = {name: read_images(name, sets.reading_other(name, like=train, device=device, data_dir=data_dir)) for name in ood}
     said = [f"images were shown as {way}: {sets.INPUTS[way]}; {sides(train)}"]
@@ -63,7 +71,7 @@ def images_for(
 
 
 def sides(images: Split) -> str:
-    """How large a model saw its images, which for a folder is chosen here: files at their commonest size, at most 224."""
+    """How a model saw its images, whose files may be of any size."""
     return f"{images.size} x {images.size} pixels, {'grey' if images.channels == 1 else 'RGB'}"
 
 

@@ -118,13 +118,16 @@ def reading_other(
     name: str,
     *,
     like: Split | None = None,
+    size: int | None = None,
     device: str | torch.device = "cpu",
     data_dir: str | os.PathLike[str] | None = None,
 ) -> Reading[tuple[Split | None, Split]]:
-    """`load_other`, saying as it goes how many of how many images are read."""
-    want = Want(device=device) if like is None else Want(size=like.size, channels=like.channels, device=device)
+    """`load_other`, at this size if there is no split to be like, saying as it goes how many of how many images are read."""
+    want = Want(size=size, device=device) if like is None else Want(size=like.size, channels=like.channels, device=device)
     if (source := _find(name, data_dir).alone(want)) is None:
-        return (yield from reading(Data(name), like=like, device=device, data_dir=data_dir))
+        return (
+            yield from reading(Data(name, size=size if like is None else None), like=like, device=device, data_dir=data_dir)
+        )
     (images,) = yield from _images(name, [source], [torch.arange(len(source.labels))], want)
     plain = torch.zeros(images.shape[1], device=device), torch.ones(images.shape[1], device=device)
     mean, std = plain if like is None else (like.mean.to(device), like.std.to(device))

@@ -220,16 +220,18 @@ def _four_axes(mask: Tensor, full: tuple[int, ...]) -> Tensor:
 
 
 def _require_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
-    shapes = " ".join(f"{name} {tuple(x.shape)}" for name, x in (("q", q), ("k", k), ("v", v)))
+    def shapes() -> str:  # only where they are told: the compiler writes no lengths that it leaves open
+        return " ".join(f"{name} {tuple(x.shape)}" for name, x in (("q", q), ("k", k), ("v", v)))
+
     if not q.ndim == k.ndim == v.ndim == 4:
-        raise ValueError(f"q, k and v must be (batch, heads, length, width), got {shapes}")
+        raise ValueError(f"q, k and v must be (batch, heads, length, width), got {shapes()}")
     if k.shape[:3] != v.shape[:3]:
-        raise ValueError(f"k and v must have the same batch, heads and length, got {shapes}")
+        raise ValueError(f"k and v must have the same batch, heads and length, got {shapes()}")
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
-        raise ValueError(f"q and k must have the same batch and width, got {shapes}")
+        raise ValueError(f"q and k must have the same batch and width, got {shapes()}")
     if not k.shape[1] or q.shape[1] % k.shape[1]:
-        raise ValueError(f"the heads of q must be a multiple of those of k and v, got {shapes}")
+        raise ValueError(f"the heads of q must be a multiple of those of k and v, got {shapes()}")
     if not (q.shape[2] and k.shape[2] and q.shape[3]):
-        raise ValueError(f"attention needs at least one query, one key and a width, got {shapes}")
+        raise ValueError(f"attention needs at least one query, one key and a width, got {shapes()}")
     if len({q.dtype, k.dtype, v.dtype}) > 1 or not q.is_floating_point():
         raise ValueError(f"q, k and v must be floats of one type, got {q.dtype}, {k.dtype}, {v.dtype}")

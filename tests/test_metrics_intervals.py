@@ -1,5 +1,7 @@
 """Intervals: DeLong against its definition and the bootstrap, coverage of the truth, and the edges."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -36,11 +38,11 @@ def test_delong_by_its_definition(inside: list[int], outside: list[int]) -> None
 def test_delong_agrees_with_the_bootstrap(shift: float) -> None:
     a, b = drawn(0, 900, 400, shift)
     exact = detect.auroc_interval(a, b, level=0.9)
-    sampled = scipy.stats.bootstrap(
-        (a.numpy(), b.numpy()), lambda *sides: float(detect.auroc(*map(torch.from_numpy, sides))), vectorized=False,
-        n_resamples=2000, confidence_level=0.9, method="percentile", random_state=0,
-    )  # fmt: skip
-    assert np.allclose(sampled.confidence_interval, exact[1:], rtol=0, atol=0.1 * float(exact.high - exact.low))
+    sampled = detect.bootstrap(detect.auroc, a, b, resamples=2000, level=0.9, seed=0)
+    assert np.isclose(sampled.value, exact.value, rtol=1e-14)
+    width = exact.high - exact.low
+    assert abs(sampled.low - exact.low) < 0.1 * width
+    assert abs(sampled.high - exact.high) < 0.1 * width
 
 
 @pytest.mark.parametrize(("shift", "n", "m"), [(0.5, 60, 40), (2.5, 60, 40), (3.3, 100, 100)])
@@ -65,7 +67,11 @@ def test_sets_that_do_not_overlap_still_have_an_interval() -> None:
 
 
 def test_equal_scores_have_an_interval_without_width() -> None:
-    assert tuple(detect.auroc_interval(torch.zeros(5), torch.zeros(9), level=0.95)) == (0.5, 0.5, 0.5)
+    for interval in (
+        detect.auroc_interval(torch.zeros(5), torch.zeros(9), level=0.95),
+        detect.bootstrap(detect.auroc, torch.zeros(5), torch.zeros(9), resamples=50, level=0.95, seed=0),
+    ):
+        assert tuple(interval) == (0.5, 0.5, 0.5)
 
 
 @given(few, few, st.floats(0.05, 0.99))
@@ -81,6 +87,32 @@ def test_swapping_sides_mirrors_the_interval() -> None:
     assert torch.allclose(torch.stack(list(one)), 1 - torch.stack([other.value, other.high, other.low]))
 
 
+def test_a_bootstrap_draws_by_its_seed_alone_and_each_side_from_itself() -> None:
+    a, b = drawn(2, 80, 33)
+    metric = functools.partial(detect.fpr_at_tpr, tpr=0.95, positive="ood")
+    draw = functools.partial(detect.bootstrap, metric, resamples=200, level=0.9)
+    one = draw(a, b, seed=4)
+    assert one == draw(a, b, seed=4) == draw(a.flip(0), b.flip(0), seed=4)
+    assert one != draw(a, b, seed=5)
+    seen = []
+
+    def spy(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen.append((x, y))
+        return x.mean() - y.mean()
+
+    detect.bootstrap(spy, a, b, resamples=100, level=0.9, seed=0)
+    assert all(len(x) == 80 and len(y) == 33 and torch.isin(x, a).all() and torch.isin(y, b).all() for x, y in seen)
+    shares = torch.stack([torch.isin(a, x).double().mean() for x, _ in seen[:-1]])
+    assert abs(shares.mean() - (1 - np.exp(-1))) < 0.02, "with replacement, 63 % of the samples are in a draw"
+
+
+def test_a_bootstrap_of_a_mean_is_the_known_one() -> None:
+    a, b = drawn(3, 400, 1)
+    got = detect.bootstrap(lambda x, y: x.mean(), a, b, resamples=2000, level=0.95, seed=0)
+    reach = 1.96 * a.double().std(correction=0) / 20
+    assert torch.allclose(torch.stack([got.low, got.high]), a.double().mean() + torch.stack([-reach, reach]), atol=0.1 * reach)
+
+
 def test_what_is_refused() -> None:
     a, b = torch.arange(3.0), torch.arange(4.0)
     for level in (0.0, 1.0, 95.0, float("nan")):
@@ -88,7 +120,10 @@ def test_what_is_refused() -> None:
             detect.auroc_interval(a, b, level=level)
     with pytest.raises(ValueError, match="two scores a side, got 1 ID and 4 OOD"):
         detect.auroc_interval(a[:1], b, level=0.95)
-    with pytest.raises(ValueError, match="ood_scores must not be NaN"):
-        detect.auroc_interval(a, torch.tensor([torch.nan, 1.0]), level=0.9)
-    with pytest.raises(ValueError, match="id_scores must be a vector of at least one score"):
-        detect.auroc_interval(a[:0], b, level=0.9)
+    with pytest.raises(ValueError, match="fewer than one of 39 resamples"):
+        detect.bootstrap(detect.auroc, a, b, resamples=39, level=0.95, seed=0)
+    for function in (functools.partial(detect.bootstrap, detect.auroc, resamples=99, seed=0), detect.auroc_interval):
+        with pytest.raises(ValueError, match="ood_scores must not be NaN"):
+            function(a, torch.tensor([torch.nan, 1.0]), level=0.9)
+        with pytest.raises(ValueError, match="id_scores must be a vector of at least one score"):
+            function(a[:0], b, level=0.9)

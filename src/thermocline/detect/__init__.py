@@ -10,8 +10,9 @@ from thermocline.detect.alignment import NCI
 from thermocline.detect.confidence import GEN, MSP, Energy, Entropy, KLMatching, MaxLogit
 from thermocline.detect.gaussian import Mahalanobis, RelativeMahalanobis
 from thermocline.detect.inputs import Detector
+from thermocline.detect.intervals import Interval, auroc_interval, bootstrap
 from thermocline.detect.keeping import DETECTORS, State, restore, state
-from thermocline.detect.metrics import Interval, Roc, aupr, auroc, auroc_interval, fpr_at_tpr, roc
+from thermocline.detect.metrics import Roc, aupr, auroc, fpr_at_tpr, roc
 from thermocline.detect.neighbours import KNN, NNGuide
 from thermocline.detect.outside import from_pytorch_ood, to_pytorch_ood
 from thermocline.detect.shaping import ASH, ReAct
@@ -21,6 +22,6 @@ from thermocline.detect.subspace import NECO, Residual, ViM, neco_oracle
 __all__ = [
     "ASH", "DETECTORS", "GEN", "KNN", "MSP", "NCI", "NECO", "Detector", "Energy", "Entropy", "Interval", "KLMatching",
     "Mahalanobis", "MaxLogit", "NNGuide", "ReAct", "RelativeMahalanobis", "Residual", "Roc", "ScoreStream", "State", "ViM",
-    "aupr", "auroc", "auroc_interval", "fpr_at_tpr", "from_pytorch_ood", "neco_oracle", "restore", "roc", "state",
+    "aupr", "auroc", "auroc_interval", "bootstrap", "fpr_at_tpr", "from_pytorch_ood", "neco_oracle", "restore", "roc", "state",
     "to_pytorch_ood",
 ]  # fmt: skip

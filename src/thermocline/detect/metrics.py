@@ -2,7 +2,6 @@
 
 A score may be infinite; NaN, or a side without samples, is an error. Nothing but the order of scores counts. `positive`
 is the side to be found: libraries disagree on it, and the answers differ a lot. With "ood", scores are negated.
-Intervals of metrics other than AUROC are `scipy.stats.bootstrap`'s to say.
 """
 
 from __future__ import annotations
@@ -28,14 +27,6 @@ class Roc(NamedTuple):
     thresholds: Float[Tensor, "points"]
 
 
-class Interval(NamedTuple):
-    """A metric, and two numbers that it lies between."""
-
-    value: Float[Tensor, ""]
-    low: Float[Tensor, ""]
-    high: Float[Tensor, ""]
-
-
 def auroc(id_scores: Real[Tensor, "n"], ood_scores: Real[Tensor, "m"]) -> Float[Tensor, ""]:
     """The chance that a random ID sample scores above a random OOD sample, ties counting half.
 
@@ -48,40 +39,6 @@ def auroc(id_scores: Real[Tensor, "n"], ood_scores: Real[Tensor, "m"]) -> Float[
     """
     inside, outside = comparable(id_scores, ood_scores)
     return 1 - placements(outside, inside).double().mean() / (2 * len(inside))
-
-
-def auroc_interval(id_scores: Real[Tensor, "n"], ood_scores: Real[Tensor, "m"], *, level: float) -> Interval:
-    """A confidence interval of the AUROC from the variance of placements, in the time of two sorts.
-
-        V_i = P(s_ood < s_id,i) + P(s_ood = s_id,i) / 2,   W_j likewise,   A = mean V
-        logit A +- z sqrt(var(V) / n + var(W) / m) / (A (1 - A))              [delong1988roc] [sun2014delong]
-
-    Symmetric in the logit of A, not in A, which stays between 0 and 1 and covers better near them [qin2008comparison].
-    Variances have ddof = 1. Where A is 1 (or 0) they are 0 and say nothing: then min(n, m) separate pairs were all in
-    order, and the limit is that of so many trials without a failure, ((1 - level) / 2)^(1 / min(n, m))
-    [clopper1934fiducial]. Over samples of one net: nets trained from other seeds differ by more.
-
-    >>> inside, outside = torch.tensor([3.0, 2.0, 4.0, 1.5]), torch.tensor([1.0, 2.5, 0.0])
-    >>> [round(float(x), 3) for x in auroc_interval(inside, outside, level=0.95)]  # logit(5/6) +- 1.96 * 0.19 / (5/36)
-    [0.833, 0.249, 0.987]
-    """
-    if not 0 < level < 1:
-        raise ValueError(f"level is the chance to cover the truth, above 0 and below 1, got {level}")
-    inside, outside = comparable(id_scores, ood_scores)
-    count = min(len(inside), len(outside))
-    if count < 2:
-        raise ValueError(f"a variance needs two scores a side, got {len(inside)} ID and {len(outside)} OOD")
-    of_inside = placements(inside, outside).double() / (2 * len(outside))
-    of_outside = placements(outside, inside).double() / (2 * len(inside))
-    value = 1 - of_outside.mean()
-    variance = of_inside.var(correction=1) / len(inside) + of_outside.var(correction=1) / len(outside)
-    z = math.sqrt(2) * torch.erfinv(torch.tensor(level, dtype=torch.float64)).item()
-    reach = z * variance.sqrt() / (value * (1 - value))
-    low, high = torch.sigmoid(value.logit() - reach), torch.sigmoid(value.logit() + reach)
-    limit = ((1 - level) / 2) ** (1 / count)
-    low = low.where(value < 1, limit).where(value > 0, 0.0)
-    high = high.where(value > 0, 1 - limit).where(value < 1, 1.0)
-    return Interval(value, low, high)
 
 
 def aupr(id_scores: Real[Tensor, "n"], ood_scores: Real[Tensor, "m"], *, positive: Side) -> Float[Tensor, ""]:

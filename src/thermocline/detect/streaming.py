@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Int, Real
 from torch import Tensor
 
-from thermocline.detect.metrics import Interval, Side, passing, require_side
+from thermocline.detect.intervals import Interval
+from thermocline.detect.metrics import Side, passing, require_side
 from thermocline.moments import reals
 
 LEAST, LARGEST = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max

@@ -9,7 +9,7 @@ import scipy.special
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import brier_score_loss
+from sklearn.metrics import brier_score_loss, log_loss
 
 from thermocline import softmax
 from thermocline.softmax import calibration
@@ -49,7 +49,8 @@ def test_arrays_are_read_as_tensors_are(dtype: type) -> None:
     backwards.flags.writeable = False
     for rows in (backwards, logits, logits.numpy().astype(">f8")):
         assert softmax.fit_temperature(rows, short) == softmax.fit_temperature(logits, labels)
-    assert softmax.brier_score(short, probabilities=p.numpy()) == softmax.brier_score(labels, probabilities=p)
+    for score in (softmax.brier_score, softmax.negative_log_likelihood):
+        assert score(short, probabilities=p.numpy()) == score(labels, probabilities=p)
     ece = softmax.expected_calibration_error
     assert ece(short, probabilities=p.numpy(), scheme="adaptive") == ece(labels, probabilities=p, scheme="adaptive")
 
@@ -125,7 +126,9 @@ def test_a_fit_to_logits_of_unlike_scales_still_ends(wide: float) -> None:
 def test_a_fit_minimises_the_score_and_its_parts_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     logits, labels = honest(2, n=301)
     fitted = softmax.fit_temperature(5 * logits, labels)
-    scores = [softmax.tempered_cross_entropy(5 * logits, labels, temperature=fitted * factor) for factor in (0.99, 1, 1.01)]
+    scores = [
+        softmax.negative_log_likelihood(labels, logits=5 * logits, temperature=fitted * factor) for factor in (0.99, 1, 1.01)
+    ]
     assert scores[1] < min(scores[0], scores[2])
     whole = [softmax.brier_score(labels, logits=logits, temperature=1.0), torch.tensor(fitted)]
     rows = calibration._parts
@@ -178,8 +181,10 @@ def test_logits_and_their_probabilities_have_the_same_scores(seed: int, temperat
     logits, labels = honest(seed)
     for z in (logits, torch.sigmoid(logits)):
         p = softmax.softmax(z, temperature=temperature).to(dtype)
-        one = softmax.brier_score(labels, logits=z, temperature=temperature)
-        assert np.isclose(one, softmax.brier_score(labels, probabilities=p), rtol=1e-5 if dtype == torch.float32 else 1e-10)
+        for score in (softmax.brier_score, softmax.negative_log_likelihood):
+            if dtype == torch.float64 or score == softmax.brier_score:  # in float32 the probability of a label may be 0
+                one, other = score(labels, logits=z, temperature=temperature), score(labels, probabilities=p)
+                assert np.isclose(one, other, rtol=1e-5 if dtype == torch.float32 else 1e-10)
         for scheme in SCHEMES:
             one = softmax.expected_calibration_error(labels, logits=z, temperature=temperature, scheme=scheme)
             other = softmax.expected_calibration_error(labels, probabilities=p, scheme=scheme)
@@ -188,17 +193,24 @@ def test_logits_and_their_probabilities_have_the_same_scores(seed: int, temperat
 
 
 @given(st.integers(0, 99))
-def test_the_brier_score_is_scikit_learns_and_that_of_the_loss(seed: int) -> None:
+def test_scores_match_scikit_learn(seed: int) -> None:
     logits, labels = honest(seed, c=2)
     p = torch.softmax(logits, 1)
     assert np.isclose(softmax.brier_score(labels, probabilities=p), 2 * brier_score_loss(labels, p[:, 1]), rtol=1e-10)
+    expected = log_loss(labels, p.numpy(), labels=[0, 1])
+    assert np.isclose(softmax.negative_log_likelihood(labels, probabilities=p), expected, rtol=1e-9)
     logits, labels = honest(seed)
+    loss = softmax.tempered_cross_entropy(logits, labels, temperature=3.0)
+    assert torch.isclose(softmax.negative_log_likelihood(labels, logits=logits, temperature=3.0), loss, rtol=1e-12)
     loss = softmax.tempered_mse(logits, labels, temperature=3.0)
     assert torch.isclose(softmax.brier_score(labels, logits=logits, temperature=3.0), loss, rtol=1e-12)
 
 
-def test_the_brier_score_keeps_what_a_softmax_rounds_away() -> None:
-    squares = softmax.brier_score(torch.tensor([0]), logits=torch.tensor([[40.0, 0.0]]), temperature=2.0)
+def test_scores_keep_what_a_softmax_rounds_away() -> None:
+    labels, logits = torch.tensor([1, 0]), torch.tensor([[2000.0, 0.0], [40.0, 0.0]])
+    assert softmax.negative_log_likelihood(labels, logits=logits, temperature=1.0) == 1000
+    assert softmax.negative_log_likelihood(labels, probabilities=torch.softmax(logits, 1)) == torch.inf
+    squares = softmax.brier_score(labels[1:], logits=logits[1:], temperature=2.0)
     assert float(squares) == pytest.approx(2 * math.exp(-40), rel=1e-6, abs=0)
 
 
@@ -242,6 +254,7 @@ def test_what_was_given_is_never_guessed() -> None:
     logits, labels = honest(0)
     p = torch.softmax(logits, 1)
     for score in (
+        softmax.negative_log_likelihood,
         softmax.brier_score,
         lambda *a, **k: softmax.expected_calibration_error(*a, **k, scheme="adaptive"),
         lambda *a, **k: softmax.reliability(*a, **k, scheme="equal-width"),

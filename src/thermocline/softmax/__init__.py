@@ -8,6 +8,7 @@ from thermocline.softmax.calibration import Reliability as Reliability
 from thermocline.softmax.calibration import brier_score as brier_score
 from thermocline.softmax.calibration import expected_calibration_error as expected_calibration_error
 from thermocline.softmax.calibration import fit_temperature as fit_temperature
+from thermocline.softmax.calibration import negative_log_likelihood as negative_log_likelihood
 from thermocline.softmax.calibration import reliability as reliability
 from thermocline.softmax.temperature import Temperature as Temperature
 from thermocline.softmax.temperature import entropy as entropy

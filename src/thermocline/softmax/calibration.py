@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
+from torch.nn import functional
 
-from thermocline.softmax.temperature import Temperature, softmax
+from thermocline.softmax.temperature import Temperature, softmax, tempered
 
 # Tensors, or arrays of numpy's.
 Rows = Float[Tensor | np.ndarray, "n c"]
@@ -62,6 +63,29 @@ def fit_temperature(logits: Rows, labels: Labels) -> float:
         where = where + step if low < where + step < high else (low + high) / 2
 
 
+def negative_log_likelihood(
+    labels: Labels,
+    *,
+    logits: Rows | None = None,
+    probabilities: Rows | None = None,
+    temperature: Temperature | None = None,
+) -> Float[Tensor, ""]:
+    """Mean negative log-probability of the labels, in nats; infinite where a label has probability 0.
+
+        -(1/n) sum_i log p_i(y_i),   p = softmax_T(e)                         [guo2017calibration, Sec. 2]
+
+    >>> negative_log_likelihood(torch.tensor([0, 1]), probabilities=torch.tensor([[0.5, 0.5], [0.0, 1.0]]))  # log(2) / 2
+    tensor(0.3466, dtype=torch.float64)
+    """
+    rows, labels = _given(labels, logits, probabilities, temperature)
+    total = torch.zeros((), dtype=torch.float64, device=rows.device)
+    for wide, names in _parts(rows, labels):
+        # Not the logarithm of the softmax, which is 0 at 750 below the largest logit.
+        log_p = wide.log() if temperature is None else functional.log_softmax(tempered(wide, temperature), 1)
+        total -= log_p.gather(1, names[:, None]).sum()
+    return total / len(labels)
+
+
 def brier_score(
     labels: Labels,
     *,
@@ -78,11 +102,13 @@ def brier_score(
     >>> brier_score(torch.tensor([0, 1]), probabilities=torch.tensor([[0.5, 0.5], [1.0, 0.0]]))  # (1/2 + 2) / 2
     tensor(1.2500, dtype=torch.float64)
     """
-    total = torch.zeros((), dtype=torch.float64)
-    for p, names in _probabilities(labels, logits, probabilities, temperature):
+    rows, labels = _given(labels, logits, probabilities, temperature)
+    total = torch.zeros((), dtype=torch.float64, device=rows.device)
+    for wide, names in _parts(rows, labels):
+        p = wide if temperature is None else softmax(wide, temperature=temperature)
         # The square of p_y - 1 in place of that of p_y; as p_y^2 - 2 p_y + 1 it would cancel where p_y is near 1.
         at_label = p.gather(1, names[:, None])
-        total = total + p.scatter(1, names[:, None], at_label - 1).square().sum()
+        total += p.scatter(1, names[:, None], at_label - 1).square().sum()
     return total / len(labels)
 
 
@@ -133,15 +159,15 @@ def reliability(
         raise ValueError(f"scheme must be 'equal-width' or 'adaptive', got {scheme!r}")
     if bins < 1:
         raise ValueError(f"bins is how many groups of confidence there are, at least 1, got {bins}")
-    confidences, rights = [], []
-    for p, names in _probabilities(labels, logits, probabilities, temperature):
-        confidence, prediction = p.max(1)
+    (rows, labels), confidences, rights = _given(labels, logits, probabilities, temperature), [], []
+    for wide, names in _parts(rows, labels):
+        confidence, prediction = (wide if temperature is None else softmax(wide, temperature=temperature)).max(1)
         confidences.append(confidence)
         rights.append(prediction == names)
     confidence, right = torch.cat(confidences), torch.cat(rights).double()
     index = _equal_width(confidence, bins) if scheme == "equal-width" else _adaptive(confidence, bins)
     counts, *sums = (
-        torch.zeros(bins, dtype=torch.float64, device=confidence.device).index_add_(0, index, x)
+        torch.zeros(bins, dtype=torch.float64, device=rows.device).index_add_(0, index, x)
         for x in (torch.ones_like(right), confidence, right)
     )
     return Reliability(counts, *(total / counts.clamp(min=1) for total in sums))
@@ -202,27 +228,24 @@ def _parts(rows: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield part.double(), names.to(rows.device, torch.int64)
 
 
-def _probabilities(
+def _given(
     labels: Labels, logits: Rows | None, probabilities: Rows | None, temperature: Temperature | None
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of whichever of the two was given, if it is what its name says: probabilities and labels, as `_parts` has them."""
+) -> tuple[Tensor, Tensor]:
+    """Whichever of the two was given, if it is what its name says, and the labels."""
     if logits is not None and probabilities is None:
         if temperature is None:
             raise ValueError("logits are probabilities at a temperature: give the one of training, or the fitted one")
-        for wide, names in _parts(*_logits(logits, labels)):
-            yield softmax(wide, temperature=temperature), names
-    elif probabilities is not None and logits is None:
-        if temperature is not None:
-            raise ValueError("a temperature divides logits, and probabilities are given")
-        rows, labels = _rows(probabilities, labels, "probabilities")
-        drift = max(DRIFT, 4 * torch.finfo(rows.dtype).eps)
-        for wide, names in _parts(rows, labels):
-            if not ((wide >= 0).all() and ((wide.sum(1) - 1).abs() <= drift).all()):
-                told = f"probabilities must be at least 0 and sum to 1 (to {drift:.2g}) over classes: are they logits?"
-                raise ValueError(told)
-            yield wide, names
-    else:
+        return _logits(logits, labels)
+    if probabilities is None or logits is not None:
         raise ValueError(f"give either logits or probabilities, got {'neither' if logits is None else 'both'}")
+    if temperature is not None:
+        raise ValueError("a temperature divides logits, and probabilities are given")
+    rows, labels = _rows(probabilities, labels, "probabilities")
+    drift = max(DRIFT, 4 * torch.finfo(rows.dtype).eps)
+    for wide, _ in _parts(rows, labels):
+        if not ((wide >= 0).all() and ((wide.sum(1) - 1).abs() <= drift).all()):
+            raise ValueError(f"probabilities must be at least 0 and sum to 1 (to {drift:.2g}) over classes: are they logits?")
+    return rows, labels
 
 
 def _logits(logits: Rows, labels: Labels) -> tuple[Tensor, Tensor]:

@@ -33,6 +33,43 @@ def truth(inside: torch.Tensor, outside: torch.Tensor) -> np.ndarray:
 
 
 @given(few, few)
+def test_auroc_matches_scikit_learn_with_ties(inside: list[int], outside: list[int]) -> None:
+    expected = roc_auc_score([1] * len(inside) + [0] * len(outside), inside + outside)
+    value = detect.auroc(torch.tensor(inside, dtype=torch.float32), torch.tensor(outside, dtype=torch.float32))
+    assert np.isclose(value, expected, rtol=1e-12)
+
+
+@given(st.integers(0, 99), st.sampled_from([0.95, 0.8]))
+def test_fpr_matches_the_roc_curve(seed: int, tpr: float) -> None:
+    gen = torch.Generator().manual_seed(seed)
+    inside, outside = torch.randn(200, generator=gen) + 1, torch.randn(131, generator=gen)
+    fpr, reached, _ = roc_curve([1] * 200 + [0] * 131, torch.cat([inside, outside]), drop_intermediate=False)
+    expected = fpr[np.argmax(reached >= tpr - 1e-12)]
+    assert np.isclose(detect.fpr_at_tpr(inside, outside, tpr=tpr, positive="id"), expected)
+
+
+def test_scores_are_compared_in_the_wider_type() -> None:
+    one, more = torch.tensor([1.0]), torch.tensor([1 + 1e-9], dtype=torch.float64)
+    assert detect.auroc(one, more) == 0
+    assert detect.fpr_at_tpr(more, one, tpr=1.0, positive="id") == 0
+    assert detect.fpr_at_tpr(one, more, tpr=1.0, positive="id") == 1
+
+
+@pytest.mark.parametrize("tpr", [0.0, -0.1, 1.01, 95.0, float("nan")])
+def test_a_share_of_positives_is_a_share(tpr: float) -> None:
+    with pytest.raises(ValueError, match="tpr is the share of positives to keep"):
+        detect.fpr_at_tpr(torch.ones(3), torch.zeros(3), tpr=tpr, positive="id")
+
+
+def test_which_side_is_positive_matters_and_must_be_said() -> None:
+    inside, outside = torch.tensor([0.0, 2.0, 2.0, 2.0]), torch.tensor([1.0, 1.0, 1.0, 1.0])
+    assert detect.fpr_at_tpr(inside, outside, tpr=1.0, positive="id") == 1.0
+    assert detect.fpr_at_tpr(inside, outside, tpr=1.0, positive="ood") == 0.25
+    with pytest.raises(TypeError):
+        detect.fpr_at_tpr(inside, outside, tpr=0.95)  # type: ignore[call-arg]
+
+
+@given(few, few)
 def test_average_precision_matches_scikit_learn_with_ties(inside: list[int], outside: list[int]) -> None:
     a, b = torch.tensor(inside).float(), torch.tensor(outside).float()
     labels, scores = truth(a, b), np.array(inside + outside)

@@ -6,6 +6,9 @@ CLOUD = "ValueError: a cloud is a matrix with samples in rows, or a vector of si
 INDICES = "ValueError: labels must be a vector of class indices, got "
 LABELS = "ValueError: every sample needs a label: there are 3 samples and "
 NUMBERS = "must be real numbers, got "
+KEEP = "ValueError: keep is the share of the accuracy to keep, in (0, 1], got "
+CHANCE = "ValueError: the probability must be above chance, 1/10, and below 1, got "
+DEPTH = "ValueError: threshold is a share of the last layer's accuracy, in (0, 1], got "
 ASKED = {
     "geometry.numerical_rank(torch.ones(2, 3, 4), of='features', rtol=.1)": CLOUD + "(2, 3, 4)",
     "geometry.stable_rank(torch.tensor(3.0))": CLOUD + "()",
@@ -49,6 +52,18 @@ ASKED = {
         "ValueError: the weight must be a matrix, or that of a convolution, got shape (3,)"
     ),
     "geometry.alignment(torch.eye(3), torch.ones(0, 3)).max": "ValueError: alignment needs activations, got none",
+    "geometry.alignment(torch.ones(2, 4), torch.ones(5, 3))": (
+        "ValueError: the weight reads 4 inputs but the activations have 3 features"
+    ),
+    "geometry.alignment(torch.eye(3), torch.eye(3), top=0)": "ValueError: top is a number of directions, at least 1, got 0",
+    "geometry.functional_rank(torch.eye(3), torch.arange(3), keep=99.0)": KEEP + "99.0",
+    "geometry.head_subspace(torch.eye(3), torch.arange(3), torch.eye(3), None, keep=0)": KEEP + "0",
+    "geometry.circle_scale(10, 0.1)": CHANCE + "0.1",
+    "geometry.circle_scale(10, 1.0)": CHANCE + "1.0",
+    "geometry.circle_scale(1, 0.5)": "ValueError: a circle code needs two classes or more, got 1",
+    "probes.effective_depth([0.2, 0.9], threshold=99.0)": DEPTH + "99.0",
+    "probes.effective_depth([0.2, 0.9], threshold=0.0)": DEPTH + "0.0",
+    "probes.effective_depth([0.2, 0.9], threshold=nan)": DEPTH + "nan",
     "geometry.orthodev(torch.eye(3), torch.ones(2), centered=False)": (
         "ValueError: the mean of other data is of shape (2,), the class means (3, 3)"
     ),

@@ -67,9 +67,3 @@ def test_bad_accuracies_are_refused(measure: Callable[..., torch.Tensor], accura
     for given_as in (accuracy, torch.tensor(accuracy), np.array(accuracy)):
         with pytest.raises(ValueError, match=message):
             measure(given_as)
-
-
-@pytest.mark.parametrize("threshold", [0.0, -1.0, 1.01, 99.0, float("nan")])
-def test_a_threshold_that_no_layer_need_reach_is_refused(threshold: float) -> None:
-    with pytest.raises(ValueError, match="threshold is a share"):
-        probes.effective_depth(torch.tensor([0.2, 0.9]), threshold=threshold)

@@ -33,6 +33,20 @@ def small(name: str = "mlp") -> nn.Module:
     return nets.build(net, classes=6, size=8, channels=1, seed=3)
 
 
+def with_head_over(t: float, name: str = "mlp") -> nn.Module:
+    """A small net of which the head's weights are divided."""
+    net = small(name).double()
+    with torch.no_grad():
+        for parameter in net.head.parameters():
+            parameter /= t
+    return net
+
+
+def accuracy(net: nn.Module, split: Split) -> float:
+    predicted = net.eval()(split.take(torch.arange(len(split))).images).argmax(1)
+    return float((predicted == split.labels).double().mean())
+
+
 def plan(**settings: Any) -> Train:
     return Train(**settings)
 
@@ -74,10 +88,7 @@ def assert_same(one: train.State, other: train.State) -> None:
 def test_temperature_is_head_rescaling(gen: torch.Generator, name: str, nesterov: bool) -> None:
     """SGD at T equals T = 1 with the head's weights / T, its lr / T^2 and its decay x T^2 [protocol 5.1]."""
     hot, split, t = small(name).double(), toy(gen), 40.0
-    rescaled = small(name).double()
-    with torch.no_grad():
-        for parameter in rescaled.head.parameters():
-            parameter /= t
+    rescaled = with_head_over(t, name)
     common = {"epochs": 17, "batch": 16, "lr": 0.3, "momentum": 0.9, "nesterov": nesterov, "weight_decay": 1e-3, "warmup": 1.0}
     run_to_end(hot, split, Train(**common, temperature=t))
     run_to_end(rescaled, split, Train(**common, head_lr=1 / t**2, head_weight_decay=t**2))
@@ -92,10 +103,7 @@ def test_temperature_is_head_rescaling(gen: torch.Generator, name: str, nesterov
 def test_the_law_fails_without_its_parts(gen: torch.Generator) -> None:
     """Negative control: dividing the head alone is not temperature."""
     hot, split, t = small().double(), toy(gen), 40.0
-    only_head = small().double()
-    with torch.no_grad():
-        for parameter in only_head.head.parameters():
-            parameter /= t
+    only_head = with_head_over(t)
     run_to_end(hot, split, Train(epochs=5, batch=16, lr=0.3, temperature=t))
     run_to_end(only_head, split, Train(epochs=5, batch=16, lr=0.3))
     assert not torch.allclose(hot.layers[0].weight, only_head.layers[0].weight, atol=1e-3)
@@ -113,8 +121,7 @@ def test_training_learns_and_yields_where_asked(gen: torch.Generator) -> None:
     split, net = toy(gen), small()
     steps = run_to_end(net, split, Train(epochs=10, batch=16, lr=0.05, snapshots=3), at=[5, 11])
     assert steps == [0, 5, 7, 11, 27, 60]
-    predicted = net(split.take(torch.arange(96)).images).argmax(1)
-    assert (predicted == split.labels).double().mean() > 0.95
+    assert accuracy(net, split) > 0.95
 
 
 def test_every_epoch_visits_every_sample_once_in_a_new_order(gen: torch.Generator) -> None:
@@ -227,8 +234,7 @@ def test_bfloat16_trains_float32_weights(gen: torch.Generator) -> None:
     split, net = toy(gen), small("resnet8")
     run_to_end(net, split, Train(epochs=10, batch=16, lr=0.05, precision="bfloat16"))
     assert all(parameter.dtype == torch.float32 for parameter in net.parameters())
-    predicted = net.eval()(split.take(torch.arange(96)).images).argmax(1)
-    assert (predicted == split.labels).double().mean() > 0.95
+    assert accuracy(net, split) > 0.95
 
 
 @pytest.mark.parametrize("change", [{"optimizer": "adam"}, {"optimizer": "adamw"}, {"temperature_schedule": "learned"}])
@@ -275,10 +281,7 @@ def test_what_decays_and_how_fast(gen: torch.Generator, head: float, norm: float
 def test_temperature_is_head_rescaling_under_adam_too(gen: torch.Generator) -> None:
     """Adam at T equals T = 1 with the head's weights and lr / T, as far as its eps allows [protocol 5.1]."""
     hot, split, t = small().double(), toy(gen), 40.0
-    rescaled = small().double()
-    with torch.no_grad():
-        for parameter in rescaled.head.parameters():
-            parameter /= t
+    rescaled = with_head_over(t)
     run_to_end(hot, split, plan(epochs=5, batch=16, lr=1e-3, optimizer="adam", temperature=t))
     run_to_end(rescaled, split, plan(epochs=5, batch=16, lr=1e-3, optimizer="adam", head_lr=1 / t))
     assert torch.allclose(hot.head.weight, rescaled.head.weight * t, rtol=1e-2, atol=1e-4)
@@ -353,8 +356,7 @@ def test_other_losses_learn(gen: torch.Generator, loss: str) -> None:
     split, net = toy(gen), small()
     temperature = 0.1 if loss == "logitnorm" else 1.0
     run_to_end(net, split, plan(epochs=15, batch=16, lr=0.05, loss=loss, label_smoothing=0.1, temperature=temperature))
-    predicted = net(split.take(torch.arange(96)).images).argmax(1)
-    assert (predicted == split.labels).double().mean() > 0.9
+    assert accuracy(net, split) > 0.9
 
 
 def test_a_net_that_never_begins_to_learn_is_stopped(gen: torch.Generator) -> None:

@@ -248,7 +248,7 @@ def test_many_long_runs_stay_small_and_open(browser, tmp_path):
 
 def test_hostile_names_are_shown_as_text_everywhere(browser, tmp_path):
     write_whole(tmp_path / "runs", ood=(HOSTILE,), layer=HOSTILE, data=HOSTILE, command=HOSTILE)
-    write(tmp_path / "runs" / HOSTILE.replace("/", ""), **COLD, data="=cmd()" + HOSTILE, ood=(HOSTILE,))
+    write(tmp_path / "runs" / HOSTILE.replace("/", ""), **COLD, data="=cmd()" + HOSTILE, ood=(HOSTILE,), layer=HOSTILE)
     found = gather(tmp_path / "runs")
     (tmp_path / "page.html").write_text(html(found))
     page = show(browser, tmp_path / "page.html")

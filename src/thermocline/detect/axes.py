@@ -166,8 +166,8 @@ def standard_moments(x: Float[Tensor, "n d"]) -> Moments:
     # Means in 6 bits, counted from the least value: one that many samples share, as 0 behind a ReLU, has products whose sums
     # are exact, where rounding would be to the same side each time; and a constant feature stays constant.
     centre = (above.mean(0) * scale * 64).round() / 64
-    moments, total = Moments(x.shape[1]), torch.zeros(x.shape[1], dtype=torch.float64)
-    buffer = torch.empty(min(ROWS, len(x)), x.shape[1])
+    moments, total = Moments(x.shape[1]), x.new_zeros(x.shape[1], dtype=torch.float64)
+    buffer = x.new_empty(min(ROWS, len(x)), x.shape[1])
     for part in x.split(ROWS):
         y = torch.sub(part, least, out=buffer[: len(part)])
         torch.addcmul(-centre, y, scale, out=y)
@@ -191,7 +191,7 @@ def rough_residual(
     tensor(4., dtype=torch.float64)
     """
     turn, offset = others.T.float(), -(others.T @ origin).float()[:, None]
-    residual, size = torch.zeros(2, dtype=torch.float64)
+    residual, size = x.new_zeros(2, dtype=torch.float64)
     for part in x.detach().split(ROWS):
         residual += torch.addmm(offset, turn, part.T).square_().sum(0).sqrt_().sum()
         size += part.norm(dim=1).sum()

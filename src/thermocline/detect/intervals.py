@@ -50,7 +50,7 @@ def auroc_interval(id_scores: Real[Tensor, "n"], ood_scores: Real[Tensor, "m"], 
     of_outside = placements(outside, inside).double() / (2 * len(inside))
     value = 1 - of_outside.mean()
     variance = of_inside.var(correction=1) / len(inside) + of_outside.var(correction=1) / len(outside)
-    z = math.sqrt(2) * torch.erfinv(torch.tensor(level, dtype=torch.float64)).item()
+    z = math.sqrt(2) * torch.erfinv(torch.tensor(level, dtype=torch.float64, device="cpu")).item()
     reach = z * variance.sqrt() / (value * (1 - value))
     low, high = torch.sigmoid(value.logit() - reach), torch.sigmoid(value.logit() + reach)
     limit = ((1 - level) / 2) ** (1 / count)
@@ -87,7 +87,9 @@ def bootstrap(
 
 def _drawn(ordered: Tensor, gen: torch.Generator) -> Tensor:
     """As many as there are, with replacement, and still in order, so that a metric that sorts them has little to do."""
-    times = torch.bincount(torch.randint(len(ordered), (len(ordered),), generator=gen), minlength=len(ordered))
+    times = torch.bincount(
+        torch.randint(len(ordered), (len(ordered),), generator=gen, device=gen.device), minlength=len(ordered)
+    )
     return ordered.repeat_interleave(times.to(ordered.device), output_size=len(ordered))
 
 

@@ -56,13 +56,13 @@ class Outline(NamedTuple):
         """
         if bank.device.type != "cpu" or len(bank) < max(LEAST, BLOCK * k):
             return None
-        gen = torch.Generator().manual_seed(0)
-        sample = bank[torch.randperm(len(bank), generator=gen)[:LEAST]]
+        gen = torch.Generator(bank.device).manual_seed(0)
+        sample = bank[torch.randperm(len(bank), generator=gen, device=gen.device)[:LEAST]]
         main = _axes(sample, gen)
         if main.shape[1] > MOST * bank.shape[1]:
             return None
         order = _order(bank, sample, main[:, :COARSE].float())
-        turn = torch.linalg.qr(torch.randn(2 * [main.shape[1] + 1], generator=gen, dtype=torch.float64))[0]
+        turn = torch.linalg.qr(main.new_empty(2 * [main.shape[1] + 1]).normal_(generator=gen))[0]
         axes, rest = (main @ turn[:-1]).float(), turn[-1].float()
         outline = cls(bank, half, order, axes, rest, *_table(bank, half, order, axes, rest))
         tried = (sample[:32] + sample[32:64]) / 2
@@ -73,8 +73,8 @@ class Outline(NamedTuple):
 def _table(bank: Tensor, half: Tensor, order: Tensor, axes: Tensor, rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """`table`, `scale` and `blocks` of an outline."""
     count, kind = -(-len(bank) // BLOCK), torch.int8 if torch.cpu._is_vnni_supported() else torch.float32
-    table, scale = torch.empty(count, BLOCK * len(rest), dtype=kind), torch.empty(count, 1)
-    blocks = torch.empty(count, bank.shape[1] + 3)
+    table, scale = bank.new_empty(count, BLOCK * len(rest), dtype=kind), bank.new_empty(count, 1)
+    blocks = bank.new_empty(count, bank.shape[1] + 3)
     # What fills up the last block is its last vector, again.
     whole = torch.cat([order, order[-1:].expand(count * BLOCK - len(order))]).view(count, BLOCK)
     for some, rows, each, own in zip(*(x.split(8) for x in (whole, table, scale, blocks))):
@@ -100,7 +100,7 @@ def nearest(units: Tensor, outline: Outline, k: int) -> Iterator[tuple[Tensor, T
 def _searched(units: Tensor, outline: Outline, k: int) -> tuple[Tensor, Tensor]:
     """Each is compared with the blocks that may come nearest, then with more, until no other may have one of its k best."""
     reach = _reach(units, outline)
-    best, places = units.new_full((len(units), k), -torch.inf), torch.zeros(len(units), k, dtype=torch.int64)
+    best, places = units.new_full((len(units), k), -torch.inf), units.new_zeros(len(units), k, dtype=torch.int64)
     least, count = best.amin(1), max(FIRST, -(-k // BLOCK) + 1)
     while (pairs := _pairs(reach, least, count)).numel():
         block, who = pairs
@@ -149,7 +149,7 @@ def _reach(units: Tensor, outline: Outline) -> Tensor:
     reach, kind = units.new_empty(len(units), len(outline.scale)), outline.table.dtype
     eight = kind == torch.int8
     multiply = torch._int_mm if eight else torch.mm  # pyright: ignore[reportPrivateImportUsage]
-    buffer = torch.empty(TILE * TILE, dtype=torch.int32 if eight else kind)
+    buffer = units.new_empty(TILE * TILE, dtype=torch.int32 if eight else kind)
     for unit, bound in zip(units.split(TILE), reach.split(TILE)):
         exact = _coordinates(unit, outline.axes, outline.rest)
         rounded, scale = _rounded(exact, kind)
@@ -160,7 +160,7 @@ def _reach(units: Tensor, outline: Outline) -> Tensor:
         rounded *= scale
         slack = 1.01 * torch.stack([_norms(rounded), _norms(exact.sub_(rounded))], 1)
         bound.mul_(scale).mul_(outline.scale).add_(SAFE)
-        bound.addmm_(torch.cat([unit, slack, torch.ones(len(unit), 1)], 1), outline.blocks.T)
+        bound.addmm_(torch.cat([unit, slack, unit.new_ones(len(unit), 1)], 1), outline.blocks.T)
     return reach
 
 
@@ -175,9 +175,9 @@ def _rounded(x: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
 def _axes(sample: Tensor, gen: torch.Generator) -> Tensor:
     """The principal axes that carry almost all of a sample, in float64 since bounds hold as far as they are at right angles."""
     moment = (sample.T @ sample).double()
-    basis = torch.eye(len(moment), dtype=torch.float64)
+    basis = torch.eye(len(moment), dtype=torch.float64, device=moment.device)
     if len(moment) > WIDE:  # then of a subspace that power iterations found
-        basis = torch.randn(len(moment), WIDE // 2, generator=gen, dtype=torch.float64)
+        basis = moment.new_empty(len(moment), WIDE // 2).normal_(generator=gen)
         for _ in range(2):
             basis = torch.linalg.qr(moment @ basis)[0]
     values, vectors = torch.linalg.eigh(basis.T @ moment @ basis)

@@ -73,7 +73,7 @@ def _iterated(gram: Tensor, top: int) -> tuple[Tensor, Tensor] | None:
 
     None where it has not converged: |G v - e v| > 1e-8 e + 1e-13 e_1. A flat spectrum, as weights have at first, never does.
     """
-    start = torch.randn(len(gram), 4 * top, generator=torch.Generator().manual_seed(0), dtype=gram.dtype)
+    start = torch.randn(len(gram), 4 * top, generator=torch.Generator().manual_seed(0), dtype=gram.dtype, device="cpu")
     basis = start.to(gram.device)
     for _ in range(ROUNDS):
         basis, _ = torch.linalg.qr(gram @ basis)
@@ -108,7 +108,7 @@ def random_alignment(dimension: int, cosines: int) -> float:
     if dimension == 1:
         return 1.0
     # t = sin(angle) makes the density cos(angle)^(d - 2), finite also for d = 2; beyond 12 / sqrt(d) nothing is left.
-    angle = torch.linspace(0, min(math.pi / 2, 12 / dimension**0.5), 4097, dtype=torch.float64)
+    angle = torch.linspace(0, min(math.pi / 2, 12 / dimension**0.5), 4097, dtype=torch.float64, device="cpu")
     mass = torch.cumulative_trapezoid(angle.cos().pow(dimension - 2), angle)
     below = torch.cat([mass.new_zeros(1), mass / mass[-1]])
     return float(torch.trapezoid((1 - below.pow(cosines)) * angle.cos(), angle))

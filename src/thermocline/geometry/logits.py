@@ -87,7 +87,7 @@ def head_subspace(
     scores, directions = (wide - mean) @ axes, read @ axes
     start = (read @ mean[:, None] + bias_column(bias, len(weight)))[:, 0]
     needed = _needed(start, scores, directions, labels, scores @ directions.T + start, keep=keep)
-    return HeadSubspace(torch.tensor(needed), mean, axes)
+    return HeadSubspace(torch.tensor(needed, device=mean.device), mean, axes)
 
 
 def _principal_axes(centred: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ def circle_scale(classes: int, probability: float) -> float:
     """
     high = circle_scale_bound(classes, probability)
     # 1 - cos(x) = 2 sin(x/2)^2, without the cancellation at many classes.
-    gaps = 2 * (math.pi * torch.arange(classes, dtype=torch.float64) / classes).sin().square()
+    gaps = 2 * (math.pi * torch.arange(classes, dtype=torch.float64, device="cpu") / classes).sin().square()
     low = 0.0
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if float((-middle * gaps).exp().sum()) > 1 / probability else (low, middle)

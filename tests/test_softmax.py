@@ -103,6 +103,15 @@ def test_entropy_limits() -> None:
     assert math.isclose(near_certain, 41 * math.exp(-40), rel_tol=0.05), "-p log p would give 0 in float32"
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("loss", [softmax.tempered_cross_entropy, softmax.tempered_mse, softmax.logit_norm_cross_entropy])
+def test_losses_of_short_numbers_are_those_of_long_ones(gen: torch.Generator, loss, dtype: torch.dtype) -> None:
+    logits, labels = (6e4 * (2 * torch.rand(7, 4, generator=gen) - 1)).to(dtype), torch.arange(7) % 4  # norms beyond float16
+    short, long = (loss(x, labels, temperature=0.04) for x in (logits, logits.float()))
+    assert short.dtype == torch.float32
+    torch.testing.assert_close(short, long)
+
+
 @pytest.mark.parametrize("temperature", [1e-3, 0.1, 1.0, 30.0, 1e4])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_losses_by_their_formulas(gen: torch.Generator, temperature: float, smoothing: float) -> None:

@@ -66,7 +66,8 @@ def logit_norm_cross_entropy(
     [0.5981, 0.5981]
     """
     # The constant of the authors' code, which keeps a zero vector a zero vector.
-    unit = logits / (logits.norm(dim=1, keepdim=True) + 1e-7)
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    unit = wide / (wide.norm(dim=1, keepdim=True) + 1e-7)
     return tempered_cross_entropy(unit, labels, temperature=temperature, label_smoothing=label_smoothing)
 
 

@@ -179,6 +179,16 @@ def test_directions_without_variance_are_left_out(gen: torch.Generator) -> None:
     assert torch.allclose(scores, torch.full((9,), -8.0).double())  # their rank, as all are as far from the mean
 
 
+@pytest.mark.parametrize("kind", [detect.Mahalanobis, detect.RelativeMahalanobis])
+def test_rounding_is_no_variance_where_one_direction_has_it_all(gen: torch.Generator, kind: type) -> None:
+    """As within collapsed classes: what a decomposition leaves of the others goes with the largest eigenvalue."""
+    along, y = torch.randn(60, 1, generator=gen).double(), torch.arange(60) % 2
+    x = (along + 5 * y[:, None]) @ torch.randn(1, 256, generator=gen).double()
+    found, alone = kind().fit(x, labels=y), kind().fit(x[:, :1], labels=y)
+    assert found.whiten.shape == (256, 1)
+    torch.testing.assert_close(found.score(x), alone.score(x[:, :1]))
+
+
 @pytest.mark.parametrize("name", ["NECO", "KNN", "Residual", "NCI", "ReAct", "ASH", "Mahalanobis"])
 def test_one_class_is_enough_where_classes_are_not_compared(gen: torch.Generator, name: str) -> None:
     x, logits, y = training(gen)

@@ -22,7 +22,7 @@ class Mahalanobis:
         s(x) = -min_c (h - mean_c)^T pinv(Sigma_W) (h - mean_c),   Sigma_W of ddof=0   [lee2018unified]
 
     Directions in which training features do not vary within classes are left out: that is the pseudo-inverse of Sigma_W
-    once every feature is divided by its standard deviation, its eigenvalues cut off at d * 2^-52.
+    once every feature is divided by its standard deviation, its eigenvalues cut off at d * 2^-52 of the largest.
     """
 
     mean: Float[Tensor, "d"] = dataclasses.field(init=False, repr=False)
@@ -108,7 +108,8 @@ def _whitening(covariance: Tensor, moments: ClassMoments) -> Tensor:
     size = (moments.counts @ moments.means.square() / moments.count).sqrt()
     std = shape.scales(covariance.diagonal(), size, count=moments.count)
     variance, axes = shape.principal(covariance / torch.outer(std, std))
-    rank = int((variance > len(variance) * torch.finfo(torch.float64).eps).sum())
+    # The largest is 1 or more where a feature varies, since they add up to how many do; elsewhere all are rounding.
+    rank = int((variance > len(variance) * torch.finfo(torch.float64).eps * variance[0].clamp(min=1)).sum())
     if not rank:
         raise ValueError("features do not vary within classes: there is no covariance to measure distances by")
     return axes[:, :rank] / variance[:rank].sqrt() / std[:, None]

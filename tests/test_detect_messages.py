@@ -71,7 +71,7 @@ ASKED = {
     ),
     "detect.Mahalanobis().fit(x, e, y.to(torch.uint16)).score(x).shape": "torch.Size([4])",
     "detect.ViM(w, dim=1).fit(x, labels=y)": "ValueError: ViM is fitted to features and logits, and got no logits",
-    "detect.NECO(dim=3).fit(x, e, y)": "ValueError: dim=3 takes all 3 axes, which leaves no residual: ask for fewer",
+    "detect.NECO(dim=3).fit(x, e, y)": "ValueError: dim=3 takes all 3 axes, and every score would be 1: ask for fewer",
     "detect.KNN(k=1).fit([[1, 2], [3]])": (
         "ValueError: features must be a matrix with samples in rows, all of the same length"
     ),

@@ -84,7 +84,7 @@ def test_neco_refuses_to_take_every_axis(gen: torch.Generator, dim: float, dtype
     """All scores would be 1. By halves and by streams alike, and nothing is learned."""
     x, detector = torch.randn(400, 16, generator=gen, dtype=dtype), detect.NECO(dim=dim)
     for fit in (lambda: detector.fit(x), lambda: detector.fit_moments(Moments.of(x))):
-        with pytest.raises(ValueError, match=f"dim={dim!r} takes all 16 axes, which leaves no residual: ask for fewer"):
+        with pytest.raises(ValueError, match=f"dim={dim!r} takes all 16 axes, and every score would be 1: ask for fewer"):
             fit()
     with pytest.raises(ValueError, match="NECO has not been fitted"):
         detector.score(x)

@@ -61,13 +61,14 @@ def divide(
 
     >>> divide(torch.eye(2), torch.tensor([3.0, 1.0]), 0.9, residual=False)
     Traceback (most recent call last):
-    ValueError: dim=0.9 takes all 2 axes, which leaves no residual: ask for fewer
+    ValueError: dim=0.9 takes all 2 axes, and every score would be 1: ask for fewer
     """
     count, most = leading(variance, dim), rank(variance)
     if not most:
         raise ValueError(f"dim={dim!r} takes axes along which features vary, and these do not")
     if count == len(variance):
-        raise ValueError(f"dim={dim!r} takes all {count} axes, which leaves no residual: ask for fewer")
+        lost = "which leaves no residual" if residual else "and every score would be 1"
+        raise ValueError(f"dim={dim!r} takes all {count} axes, {lost}: ask for fewer")
     if count > most - residual:
         lost = ", which leaves no residual" if residual else ""
         raise ValueError(f"dim={dim!r} takes {count} axes of features that vary along {most}{lost}: ask for fewer")

@@ -286,6 +286,18 @@ def test_a_restored_detector_scores_the_same_bits(data: Data, name: str) -> None
     assert detect.state(again).settings == settings
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_training_on_changes_no_score_until_it_is_fitted_again(data: Data, name: str) -> None:
+    moving = data._replace(weight=data.weight.clone(), bias=data.bias.clone())
+    detector = every(moving)[name].fit(data.x, data.logits, data.y)
+    before = detector.score(data.test, data.test_logits)
+    moving.weight.mul_(0.5).add_(1), moving.bias.sub_(2)
+    assert torch.equal(detector.score(data.test, data.test_logits), before)
+    assert torch.equal(detect.restore(*detect.state(detector)).score(data.test, data.test_logits), before)
+    again, anew = (one.fit(data.x, data.logits, data.y) for one in (detector, every(moving)[name]))
+    assert torch.equal(*(one.score(data.test, data.test_logits) for one in (again, anew)))
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_gpu_scores_as_a_cpu_does(data: Data, name: str) -> None:

@@ -3,7 +3,8 @@
 Every detector is `.fit(features, logits, labels)` on in-distribution training data, then `.score(features, logits)`, a
 float64 a sample. Each may be a tensor, an array or a list, and what a detector does not read may be left out: `KNN(k=50)
 .fit(features)`, `MSP().score(logits=logits)`. What is NaN scores NaN, and cannot be fitted to. Work is done some rows at a
-time, on the device of the inputs, which is also where what was learned stays.
+time, on the device of the inputs, which is also where what was learned stays. A head is read as it is at `fit`: training on
+changes no score.
 """
 
 from thermocline.detect.alignment import NCI

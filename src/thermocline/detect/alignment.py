@@ -53,6 +53,7 @@ class NCI:
         require_finite(mean, "the mean of features that NCI is fitted to")
         if len(mean) != self.weight.shape[1]:
             raise ValueError(f"the head reads {self.weight.shape[1]} features, and there are {len(mean)}")
+        shape.freeze(self, "weight")
         self.mean = mean
         return self
 

@@ -217,3 +217,22 @@ def head(weight: Any, bias: Any) -> tuple[Float[Tensor, "c d"], Any]:
     if bias is not None:
         require_finite(bias, "the bias of a head")
     return weight, bias
+
+
+def freeze(detector: Any, *names: str) -> None:
+    """Put copies in place of the parts of a head that a detector was given: training on then changes no score.
+
+    The parts themselves are kept, so that to fit again is to read the head as it is by then.
+
+    >>> from types import SimpleNamespace
+    >>> weight = torch.zeros(1); detector = SimpleNamespace(weight=weight); freeze(detector, "weight")
+    >>> weight += 1; once = detector.weight; freeze(detector, "weight"); once, detector.weight
+    (tensor([0.]), tensor([1.]))
+    """
+    given = vars(detector).setdefault("_given", {})
+    for name in names:
+        part = getattr(detector, name)
+        source, copy = given.get(name, (part, part))
+        source = source if part is copy else part
+        given[name] = source, (copy := None if source is None else source.detach().clone())
+        setattr(detector, name, copy)

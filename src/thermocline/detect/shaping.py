@@ -147,6 +147,7 @@ def _bin(x: Tensor, rank: int, digit: Callable[[Tensor], Tensor]) -> tuple[int, 
 
 def _fit(shaper: ReAct | ASH, features: Tensor, labels: Tensor | None) -> None:
     """Fit what is inside to reshaped features, which are made whole only where it learns something."""
+    shape.freeze(shaper, "weight", "bias")
     if not _learns(shaper.inner):
         return
     wide = torch.promote_types(features.dtype, torch.float32)
@@ -174,11 +175,8 @@ def _read(shaper: ReAct | ASH, h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _learns(detector: Any) -> bool:
-    """Whether a detector, or one inside it, has anything to learn; of a stranger nothing is known."""
-    if not dataclasses.is_dataclass(detector):
-        return True
-    inside = (getattr(detector, field.name) for field in dataclasses.fields(detector) if field.name == "inner")
-    return bool(learned(detector)) or any(map(_learns, inside))
+    """Whether a detector has anything to learn, or a head to read as it is by now; of a stranger nothing is known."""
+    return not dataclasses.is_dataclass(detector) or isinstance(detector, ASH) or bool(learned(detector))
 
 
 def _require_percentile(percentile: int | float) -> None:

@@ -133,6 +133,8 @@ def test_of_a_net_at_chance_nothing_else_is_said(tmp_path, undrawn):
         )
         assert "try a lower train.temperature, a larger train.lr or more train.epochs" in text.replace("\\", ""), kind
         assert not [words for words in VERDICTS if words in text.replace("\u00a0", " ")], kind
+    write(tmp_path / "usual" / "run", **COLD, reached=0.06)
+    assert "where they started; try a larger train.lr or more train.epochs" in everywhere(tmp_path / "usual")["terminal"]
     (only,) = report.verdicts(summarise(tmp_path / "chance"))
     assert (only.status, only.sentence) == (
         "caution", "None of these nets has learned its training images, so no claim is judged.",

@@ -58,8 +58,8 @@ def _unlearned(group: Group) -> Iterator[Advice]:
     who = "It" if len(idle) == len(group.members) else f"In {len(idle)} of {len(group.members)} runs it"
     said = f"{who} gets {_percent(right.mean, 1)} of its training images right, where guessing gets {_percent(guessing, 1)}"
     held = idle[0].settings["train.temperature_target"] is not None
-    colder = "another train.temperature_target" if held else "a lower train.temperature"
-    ours = f"so what its layers show is where they started; try {colder}, a larger train.lr or more train.epochs"
+    colder = "another train.temperature_target, " if held else "a lower train.temperature, " if idle[0].temperature > 1 else ""
+    ours = f"so what its layers show is where they started; try {colder}a larger train.lr or more train.epochs"
     other = "or images and labels do not come to it as they did in its training; nothing else is said of it"
     yield Advice(group.label, "warn", "Not learned", f"{said}: it has not learned, {ours if idle[0].step else other}.")
 

@@ -55,7 +55,7 @@ def features(
     require_writable(to.parent)
     read = _Reading(data, like, split, check_device(device), data_dir, size)
     if (Path(model) / "spec.json").exists():
-        if inputs or size or weights:
+        if inputs or weights or size is not None:
             raise InputError("--inputs, --size and --weights are for a MODULE:CALLABLE: a run directory knows them")
         net, temperature, images = _of_run(model, read)
         way = "standardised"

@@ -31,7 +31,6 @@ Inputs = Annotated[
 Size = Annotated[
     int | None,
     typer.Option(
-        min=1,
         help="Pixels a side at which a MODULE:CALLABLE sees images (default: the data set's own; of a folder, the commonest "
         "shorter side of its images, at most 224).",
     ),

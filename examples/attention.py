@@ -3,7 +3,7 @@
 The model here is small and its weights are random, so that nothing is downloaded. Put your own in its place, say
 `AutoModelForCausalLM.from_pretrained(...)`, with prompts from its tokenizer.
 
-    pip install 'thermocline[hf,report]'
+    pip install -c constraints.txt '.[hf,report]'        # in the clone
     python examples/attention.py             # tables, and the page attention.html
 """
 

@@ -144,7 +144,7 @@ def test_what_cannot_run_says_what_can(names: list[str], device: str, scale: flo
 
 def test_a_package_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="needs pytorch_ood, torchvision: install thermocline.ood."):
+    with pytest.raises(InputError, match=r"needs pytorch_ood, torchvision: pip install '.\[ood\]'"):
         bench._select(["knn"], "cpu", 1.0)
     assert bench._select(["detect"], "cpu", 1.0) == ["neco"]
 

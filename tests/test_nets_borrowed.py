@@ -154,7 +154,7 @@ def test_what_cannot_be_borrowed_says_why(net: Net, channels: int, size: int, me
 def test_a_library_that_is_not_installed_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in {library, borrowed.LIBRARIES[library]}:  # either may have been imported by another test
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(InputError, match=rf"needs {library}, which does not import here.*thermocline\[vision\]"):
+    with pytest.raises(InputError, match=rf"needs {library}, which does not import here.*pip install '.\[vision\]'"):
         nets.check(Net(f"{library}:resnet18"))
 
 

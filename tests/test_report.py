@@ -242,7 +242,7 @@ except spec.InputError as error:
 assert "torch" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "a report needs altair, which is not installed: pip install 'thermocline[report]'\n"
+    assert done.stdout == "a report needs altair, which is not installed: pip install '.[report]' in the clone\n"
 
 
 def test_bad_input_is_one_line(tmp_path):

@@ -106,7 +106,9 @@ def _refusal(name: str, device: str, scale: float) -> str | None:
     """Why a benchmark cannot run on a device at a scale, and what to change."""
     case = BENCHES[name]
     if lacking := [package for package in case.needs if importlib.util.find_spec(package) is None]:
-        return f"bench {name} compares with {case.theirs_is}, which needs {', '.join(lacking)}: install thermocline[ood]"
+        return (
+            f"bench {name} compares with {case.theirs_is}, which needs {', '.join(lacking)}: pip install '.[ood]' in the clone"
+        )
     if device not in case.devices:
         return f"bench {name} compares with {case.theirs_is}, which runs on {case.devices[0]}: use --device {case.devices[0]}"
     if device == "cpu" and scale > case.cpu_scale:

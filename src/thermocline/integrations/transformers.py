@@ -138,7 +138,7 @@ def library() -> Any:
         from transformers import AttentionInterface  # noqa: F401
         from transformers.masking_utils import AttentionMaskInterface  # noqa: F401
     except ImportError as error:
-        raise InputError(f"this needs transformers 4.53 or newer: pip install 'thermocline[hf]' ({error})") from None
+        raise InputError(f"this needs transformers 4.53 or newer: pip install '.[hf]' in the clone ({error})") from None
     return transformers
 
 

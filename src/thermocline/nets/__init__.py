@@ -36,7 +36,7 @@ NAMES = {
         name: f"vision transformer, {size.heads} heads; net.depth: blocks (12); net.width: dimension ({size.width})"
         for name, size in VITS.items()
     },
-    "timm:NAME": "a timm model, untrained, its layers found; net.stem=small for ResNets; pip install 'thermocline[vision]'",
+    "timm:NAME": "a timm model, untrained, its layers found; net.stem=small for ResNets; pip install '.[vision]' in the clone",
     "torchvision:NAME": "a torchvision classifier, likewise; images of 3 channels",
 }
 

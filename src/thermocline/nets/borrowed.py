@@ -72,7 +72,7 @@ def maker(name: str) -> Callable[..., nn.Module]:
         module: Any = importlib.import_module(LIBRARIES[library])
     except (ImportError, RuntimeError) as error:  # torchvision raises the latter beside a torch it was not built for
         reason = str(error).partition("\n")[0]
-        advice = "pip install 'thermocline[vision]'"
+        advice = "pip install '.[vision]' in the clone"
         raise InputError(f"{name} needs {library}, which does not import here ({reason}): {advice}") from None
     names = module.list_models() if library == "timm" else module.list_models(module=module)
     if inner not in names:

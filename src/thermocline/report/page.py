@@ -177,7 +177,7 @@ def drawing() -> Any:
 
         from thermocline.report import figures
     except ImportError as error:
-        raise InputError(f"a report needs {error.name}, which is not installed: pip install 'thermocline[report]'") from None
+        raise InputError(f"a report needs {error.name}, which is not installed: pip install '.[report]' in the clone") from None
     return figures
 
 

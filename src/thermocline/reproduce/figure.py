@@ -30,7 +30,7 @@ def svg(study: Study) -> str | None:
     try:
         import vl_convert
     except ImportError:
-        raise InputError("a figure needs vl-convert, which is not installed: pip install 'thermocline[report]'") from None
+        raise InputError("a figure needs vl-convert, which is not installed: pip install '.[report]' in the clone") from None
     font = theme.FILE_FONT
     colours = {"labelColor": MUTED, "titleColor": MUTED, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID}
     axis = {**colours, "labelFont": font, "titleFont": font, "titleFontWeight": "normal"}

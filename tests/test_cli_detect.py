@@ -64,7 +64,7 @@ def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
         (["features", "run", "-o", "none/x.npz"], "there is no folder none"),
         (["features", "nonsense", "-o", "x.npz"], "there is no run directory nonsense, and it is not MODULE:CALLABLE"),
         (["features", "non:sense", "-o", "x.npz"], "name the data"),
-        (["features", "run", "--inputs", "unit", "-o", "x.npz"], "a run directory knows both"),
+        (["features", "run", "--inputs", "unit", "-o", "x.npz"], "a run directory knows them"),
         (["fit", "msp", "train.npz", "--temperature", "0", "-o", "x"], "temperature"),
     ],
 )

@@ -252,8 +252,12 @@ def test_what_cannot_be_measured_says_so(gen: torch.Generator) -> None:
     with torch.random.fork_rng(devices=[]):
         bart = kit.BartModel(kit.BartConfig(**tiny))
         capped = kit.Gemma2ForCausalLM(kit.Gemma2Config(**{**cases.TEXT, **cases.GROUPED}))
-    with pytest.raises(InputError, match="give one of them by itself"):
+        endless = kit.XLNetModel(kit.XLNetConfig(vocab_size=61, d_model=16, n_layer=1, n_head=2, d_inner=16))
+    with pytest.raises(InputError, match=r"give one of them by itself, e\.g\. model\.get_encoder\(\)"):
         dispersion.scan(bart, [ids])
+    assert {row["layer"] for row in dispersion.scan(bart.get_encoder(), [ids]).rows.to_pylist()} == {"layers.0.self_attn"}
+    with pytest.raises(InputError, match="does not let its attention be chosen"):
+        dispersion.scan(endless, [ids])
     with pytest.raises(InputError, match="changes its logits by a softcap"):
         dispersion.scan(capped, [ids])
 

@@ -177,6 +177,18 @@ def test_every_backend_gives_the_reference_token_by_token(gen: torch.Generator, 
     assert not torch.allclose(stepwise(model, ids, cache), found["auto"], rtol=gap, atol=gap)
 
 
+def test_linear_attention_is_left_as_it_is_and_said(gen: torch.Generator) -> None:
+    kinds = ["linear_attention", "full_attention", "linear_attention"]
+    config = transformers.MiniMaxConfig(**TEXT, num_key_value_heads=2, head_dim=8, num_local_experts=2, layer_types=kinds)
+    with torch.random.fork_rng(devices=[]):
+        model = transformers.MiniMaxForCausalLM(config).eval()
+    with pytest.warns(UserWarning, match="MiniMaxLightningAttention lets no other way to attend be chosen"):
+        hot.enable(model, rule=SHARPER)
+    assert list(hot.attention_layers(model)) == [1]
+    with pytest.raises(InputError, match="there is no attention layer 0: this model has 1 to 1"):
+        hot.enable(model, layers=[0])
+
+
 def test_what_cannot_be_done_says_so(gen: torch.Generator) -> None:
     with pytest.raises(InputError, match="no attention layer was found in Linear"):
         hot.attention_layers(torch.nn.Linear(2, 2, device="meta"))

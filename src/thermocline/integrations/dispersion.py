@@ -210,7 +210,7 @@ def _require(model: Any, inputs: list[dict[str, Tensor]]) -> None:
     kind = type(model).__name__
     if not isinstance(model, transformers.PreTrainedModel):
         raise InputError(f"this reads models of transformers, and was given a {kind}")
-    if getattr(model.config, "is_encoder_decoder", False):
+    if "decoder_input_ids" in inspect.signature(model.forward).parameters:  # the parts have the whole one's configuration
         raise InputError(f"{kind} is an encoder with a decoder: give one of them by itself, e.g. model.get_encoder()")
     if model.config._attn_implementation == hot.NAME:
         raise InputError("the model's temperature is adaptive now, and its own attention is what is measured: disable it first")
@@ -237,7 +237,7 @@ def _require_known(ids: Tensor, model: Any) -> None:
 def require_room(model: Any, longest: int) -> None:
     """Raise where a prompt of so many tokens has more than the model has positions for."""
     room = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    if room is not None and longest > room:
+    if room is not None and 0 < room < longest:  # some say -1 of having no limit
         kind = type(model).__name__
         shorter = "give shorter prompts, or of lists smaller --lengths (lengths=)"
         raise InputError(f"a prompt has {longest} tokens, and {kind} has positions for {room}: {shorter}")

@@ -9,6 +9,8 @@ hot.disable(model)
 from __future__ import annotations
 
 import contextlib
+import inspect
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +68,8 @@ def enable(
     Layers count from 0, as the model numbers them; `rule` may be one for all of them, or a mapping from layers to theirs, each
     a rule or the name of one.
     Caches, `generate` and every mask of the model work as before; layers and heads that are not named attend as with
-    "sdpa". Models with soft-capped or biased logits raise when they are run.
+    "sdpa", and so do kinds of layers that let no other way be chosen, such as linear attention, which a warning names.
+    Models with soft-capped or biased logits raise when they are run.
     """
     if not callable(getattr(model, "set_attn_implementation", None)):
         raise InputError(
@@ -75,6 +78,8 @@ def enable(
         )
     register(NAME, _attend)
     found = attention_layers(model)
+    if apart := {type(one).__name__ for one in _attending(model)} - {type(one).__name__ for one in found.values()}:
+        warnings.warn(f"{', '.join(sorted(apart))} lets no other way to attend be chosen, and is left as it is", stacklevel=2)
     if isinstance(rule, Mapping) and layers is not None:
         raise InputError("rule= already says which layers it is for: leave layers= out")
     rules = dict(rule) if isinstance(rule, Mapping) else dict.fromkeys(found if layers is None else layers, rule)
@@ -117,17 +122,26 @@ def attending_by(model: Any, name: str) -> Iterator[None]:
 
 
 def attention_layers(model: nn.Module) -> dict[int, nn.Module]:
-    """The modules that attend, by the number the model gives them, or else in their order.
-
-    They are those named so that hold no other of that name: a block's `Attention` may wrap its `SelfAttention`.
-    """
-    named = [module for module in model.modules() if type(module).__name__.endswith("Attention")]
-    inner = [one for one in named if not any(other is not one and other in set(one.modules()) for other in named)]
+    """The modules whose way to attend can be chosen, by the number the model gives them, or else in their order."""
+    every = _attending(model)
+    inner = [one for one in every if _chooses(type(one))] or every  # all are unknown in a model that is not of transformers
     numbers = [getattr(one, "layer_idx", None) for one in inner]
     if not inner:
         raise InputError(f"no attention layer was found in {type(model).__name__}")
     plain = any(not isinstance(number, int) for number in numbers) or len(set(numbers)) < len(numbers)
     return dict(enumerate(inner)) if plain else {int(number): one for number, one in zip(numbers, inner) if number is not None}
+
+
+def _attending(model: nn.Module) -> list[nn.Module]:
+    """Those named so that hold no other of that name: a block's `Attention` may wrap its `SelfAttention`."""
+    named = [module for module in model.modules() if type(module).__name__.endswith("Attention")]
+    return [one for one in named if not any(other is not one and other in set(one.modules()) for other in named)]
+
+
+def _chooses(kind: type) -> bool:
+    """Whether its code looks up how to attend, as all but linear and older attention does."""
+    functions = [inspect.unwrap(one) for base in kind.__mro__ for one in vars(base).values() if inspect.isfunction(one)]
+    return any("ALL_ATTENTION_FUNCTIONS" in one.__code__.co_names for one in functions)
 
 
 def library() -> Any:

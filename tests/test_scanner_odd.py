@@ -279,14 +279,20 @@ def test_a_watch_counts_the_passes_of_a_compiled_net() -> None:
         compiled(x)
 
 
-def test_a_net_compiled_in_place_is_compiled_once_and_the_measuring_never() -> None:
-    net, (x, y), graphs, runs = seeded(mlp), vectors(), [], []
+@pytest.mark.parametrize("what", ["net", "part", "forward"])
+def test_what_is_compiled_within_a_net_is_compiled_once_and_the_measuring_never(what: str) -> None:
+    net, (x, y), graphs, runs = seeded(lambda: nn.Sequential(mlp())), vectors(), [], []
 
     def backend(graph, inputs):
         graphs.append([getattr(node.target, "__name__", "") for node in graph.graph.nodes if "call" in node.op])
         return lambda *values: runs.append(1) or graph(*values)
 
-    net.compile(backend=backend)
+    if what == "net":
+        net.compile(backend=backend)
+    elif what == "part":
+        net[0] = torch.compile(net[0], backend=backend)
+    else:
+        net[0].forward = torch.compile(net[0].forward, backend=backend)
     with tc.Watch(net, (x, y), every=2) as watch:
         for _ in range(4):
             net(x)
@@ -381,6 +387,18 @@ def test_layers_without_a_gradient_have_no_row_of_one(build, taps, with_gradient
     found = rows(seeded(build), vectors(), ["all"], taps=taps)
     assert {r["layer"] for r in found if r["measure"] == "gradient_rank"} == with_gradient
     assert {r["measure"] for r in found} >= {"rank", "neural_collapse", "alignment"}
+
+
+def test_a_net_that_cannot_be_differentiated_is_told_what_to_leave_out() -> None:
+    class Overwriting(Detached):
+        def forward(self, x):
+            logits = self.head(h := self.body(x).relu())
+            h.zero_()
+            return logits
+
+    with pytest.raises(InputError, match=r"ask for measures= without gradient_rank: .* inplace .* version 0 instead$"):
+        rows(seeded(Overwriting), vectors(), ["all"])
+    assert rows(seeded(Overwriting), vectors(), ["rank", "alignment"])
 
 
 def test_inference_mode_changes_nothing() -> None:
@@ -620,6 +638,26 @@ def test_a_stock_encoder_is_read_at_every_attention() -> None:
         rows(net, vectors(), ["rank"], taps=["encoder.layers.0", "haed"])
 
 
+def test_a_stock_encoder_that_hides_padding_is_read_as_in_training() -> None:
+    """Torch's quick path for evaluation drops padding from its tensors, and a hook cannot read what is left."""
+
+    class Padded(nn.Module):
+        def __init__(self, nested: bool) -> None:
+            super().__init__()
+            self.up, self.head = nn.Linear(1, 8), nn.Linear(8, CLASSES)
+            block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+            self.encoder = nn.TransformerEncoder(block, 2, enable_nested_tensor=nested)
+
+        def forward(self, x, hidden):
+            return self.head(self.encoder(self.up(x[:, :, None]), src_key_padding_mask=hidden).mean(1))
+
+    x, labels = vectors()
+    data = ((x, torch.arange(6) >= 3 + torch.arange(90)[:, None] % 4), labels)
+    found, plain = (rows(seeded(lambda nested=nested: Padded(nested)), data, ["all"]) for nested in (True, False))
+    assert found == plain
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
 def test_layers_within_windows_are_left_out_and_said() -> None:
     class Windowed(nn.Module):
         """Two windows of three tokens, each a sample to the layer inside them."""
@@ -738,6 +776,26 @@ def test_layers_of_other_kinds_are_left_out_with_a_warning_and_can_be_named(batc
         assert scanner.head_of(net, vectors()).path == "head", "which needs no warning"
     named = rows(net, vectors(), ["rank", "probe_accuracy"], taps=["read", "head"])
     assert {(r["layer"], r["view"]) for r in named} == {("read", "mean"), ("head", "flatten")}
+
+
+def test_a_layer_whose_weight_is_used_past_it_is_left_out_with_a_warning() -> None:
+    class Past(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.unused = nn.Embedding(6, 8), nn.Linear(8, 6)
+            self.unused.weight = self.words.weight  # read by the embedding alone
+            self.body, self.past, self.turned = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+            self.attention, self.head = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, CLASSES)
+
+        def forward(self, x):
+            x = (self.body(x) + self.words(x.argmax(1))).to(self.unused.weight.dtype)
+            x = nn.functional.linear(x, self.past.weight, self.past.bias).relu() @ self.turned.weight.T
+            x = x[:, None]
+            return self.head(self.attention(x, x, x)[0][:, 0])
+
+    with pytest.warns(UserWarning, match=r"left out: past, turned\. The net uses their weights and does not call them") as said:
+        assert {r["layer"] for r in rows(seeded(Past), vectors(), ["rank"])} == {"body", "attention", "head"}
+    assert len(said) == 1
 
 
 def test_plain_paths_are_viewed_as_layers_found_are(monkeypatch: pytest.MonkeyPatch) -> None:

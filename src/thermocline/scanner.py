@@ -207,7 +207,7 @@ def _taps(
         raise InputError("taps names a layer twice: its depth would be counted twice")
     if (width := at[taps[-1]].shape[1:].numel()) != (count := found.shape[1:].numel()):
         head = f"{taps[-1].path} gives {width} values a sample, and there are {count} logits"
-        raise InputError(f"the last of taps must be the head: {head}")
+        raise InputError(f"the last of taps must be the head: {head}; one written in forward() must become a module")
     return taps
 
 

@@ -15,6 +15,7 @@ from thermocline.measure.capture import capture
 from thermocline.measure.subject import Subject
 from thermocline.moments import Moments
 from thermocline.nets import Tap, some_features
+from thermocline.spec import InputError
 
 BATCH = 256  # samples at a time: every layer's whole input is kept
 COLUMNS = 8192  # of a layer's inputs at most, of more a fixed subset: an alignment with some columns is another number
@@ -59,12 +60,23 @@ def look_again(subject: Subject, arguments: source.Arguments, labels: Tensor, *,
             if logits.requires_grad:
                 with torch.enable_grad():
                     loss = softmax.tempered_cross_entropy(logits, labels[some].clone(), temperature=subject.temperature)
-                    slopes = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
-                for tap, slope in zip(weights, slopes):
+                for tap, slope in zip(weights, _slopes(loss, list(weights.values()))):
                     if slope is not None:
                         share = slope * (len(labels[some]) / len(labels))
                         found.gradients[tap] = found.gradients[tap] + share if tap in found.gradients else share
     return found
+
+
+def _slopes(loss: Tensor, weights: list[Tensor]) -> tuple[Tensor | None, ...]:
+    try:
+        return torch.autograd.grad(loss, weights, allow_unused=True)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # as where the net writes over what its gradient needs
+        if "DefaultCPUAllocator" in str(error):  # out of memory
+            raise
+        reason = str(error).strip().partition("\n")[0].partition(". Hint:")[0]
+        raise InputError(f"the net has no gradients, ask for measures= without gradient_rank: {reason}") from error
 
 
 def matrix_weight(layer: nn.Module) -> Tensor | None:

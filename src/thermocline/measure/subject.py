@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -117,19 +118,23 @@ def evaluating(net: nn.Module) -> Iterator[None]:
     """Evaluation mode, and float32 that is float32; afterwards each module and its buffers, and torch, as they were.
 
     A GPU rounds what convolutions of float32 read to TF32, 10 bits: small singular values would be those of the rounding.
-    A net compiled in place runs as it was written: compiled with our hooks in it, it might not be compiled without again.
+    What is compiled runs as it was written: compiled with our hooks in it, it might not be compiled without again. And so do
+    torch's own encoders, whose quick path calls no layers, and is taken in evaluation alone.
     """
     modes = {module: module.training for module in net.modules()}
-    matmul, cudnn = torch.backends.cuda.matmul, cast(Any, torch.backends.cudnn)
+    matmul, cudnn, mha = torch.backends.cuda.matmul, cast(Any, torch.backends.cudnn), torch.backends.mha
     before = matmul.allow_tf32, cudnn.allow_tf32
-    compiled = any(module._compiled_call_impl is not None for module in modes)
+    quick = mha.get_fastpath_enabled()
+    compiled = "torch._dynamo" in sys.modules  # without the compiler nothing is, and to import it takes seconds
     try:
         for module in modes:
             module.training = False  # not by eval(), which nets override to change weights, as where LoRA merges its own
         matmul.allow_tf32 = cudnn.allow_tf32 = False
+        mha.set_fastpath_enabled(False)
         with _buffers_kept(net), torch.compiler.set_stance("force_eager") if compiled else contextlib.nullcontext():
             yield
     finally:
+        mha.set_fastpath_enabled(quick)
         matmul.allow_tf32, cudnn.allow_tf32 = before
         for module, mode in modes.items():
             module.training = mode

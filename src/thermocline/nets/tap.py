@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from thermocline.spec import InputError, unknown
 
@@ -138,7 +139,8 @@ def find_taps(
     """
     layers: dict[nn.Module, str] = {module: name for name, module in net.named_modules() if isinstance(module, _FOUND)}
     others = {module: name for name, module in net.named_modules() if _other_layer(module)}
-    logits, ran, axes = _outputs([*layers, *others], run, more)
+    with _WeightsRead(layers) as weights:
+        logits, ran, axes = _outputs([*layers, *others], run, more)
     fired = [(module, output) for module, output in ran if module in layers]
     # Values, not identity: the net may return a copy or a cast of its head's output. Whether they are finite is judged later.
     flat = [(module, output.flatten(1).to(logits)) for module, output in fired if output.ndim > 1]
@@ -157,7 +159,9 @@ def find_taps(
     modules = [module for module, _ in chosen]
     if reused := [layers[module] for module in modules if modules.count(module) > 1]:
         raise InputError(f"{reused[0]} runs more than once in a pass, so it has no single value: leave it out by pattern=")
-    _warn_of({others[module] for module, _ in ran if module in others}, [layers[module] for module, _ in fired], net, pattern)
+    heard = [layers[module] for module, _ in fired]
+    _warn_of({others[module] for module, _ in ran if module in others}, heard, net, pattern)
+    _warn_of_uncalled({layers[module] for module in weights.read} - set(heard), heard, pattern)
     chosen = _by_sample({layers[module]: (module, output) for module, output in chosen}, logits, axes)
     ordered = sorted(chosen, key=lambda pair: pair[0] is heads[-1])
     return tuple(_tap(layers[one], one, output, tokens, axes[one] or 0) for one, output in ordered)
@@ -256,18 +260,45 @@ def _other_layer(module: nn.Module) -> bool:
     return wide and not isinstance(module, (*_FOUND, *_NO_LAYERS))
 
 
-def _warn_of(others: Iterable[str], layers: Sequence[str], net: nn.Module, pattern: str) -> None:
-    """Name the layers that are left out: neither around one that is found, as what holds a class token, nor part of one."""
-    alone = [
+class _WeightsRead(TorchFunctionMode):
+    """Notes the layers whose weights are computed with, by a call of the layer or past it, as in F.linear(x, layer.weight)."""
+
+    def __init__(self, layers: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.read: set[nn.Module] = set()
+        self._owners = {id(weight): layer for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim > 1}
+
+    def __torch_function__(self, function: Any, types: Any, given: tuple[Any, ...] = (), named: Any = None) -> Any:
+        made = function(*given, **(named or {}))
+        # Not by who asks for a dtype or a shape, nor by an embedding that has the weight in common with a layer.
+        if isinstance(made, (Tensor, tuple)) and not isinstance(made, torch.Size) and function is not functional.embedding:
+            self.read.update(self._owners[id(one)] for one in (*given, *(named or {}).values()) if id(one) in self._owners)
+        return made
+
+
+def _alone(names: Iterable[str], layers: Sequence[str], pattern: str) -> list[str]:
+    """Those that match and are neither around a layer that is found, as what holds a class token, nor part of one."""
+    return [
         name
-        for name in sorted(others)
+        for name in sorted(names)
         if fnmatch.fnmatch(name, pattern)
         and not any(layer.startswith(f"{name}.") or name.startswith(f"{layer}.") or not name for layer in layers)
     ]
-    if alone:
+
+
+def _warn_of(others: Iterable[str], layers: Sequence[str], net: nn.Module, pattern: str) -> None:
+    """Name the layers of other kinds that are left out."""
+    if alone := _alone(others, layers, pattern):
         named = ", ".join(f"{name} ({type(net.get_submodule(name)).__name__})" for name in alone)
         told = "a linear layer, convolution or attention: depth is counted without them; scan(taps=[...]) can name them"
         warnings.warn(f"layers left out: {named}. None is {told}", stacklevel=3)
+
+
+def _warn_of_uncalled(layers: Iterable[str], found: Sequence[str], pattern: str) -> None:
+    """Name the layers that the net does not call, but multiplies by the weights of."""
+    if alone := _alone(layers, found, pattern):
+        told = "The net uses their weights and does not call them: depth is counted without them; scan(taps=[...]) can name"
+        warnings.warn(f"layers left out: {', '.join(alone)}. {told} what is around them", stacklevel=3)
 
 
 def _given_by_a_layer(logits: Tensor, fired: Iterable[tuple[nn.Module, Any]]) -> bool:

@@ -384,6 +384,15 @@ def test_a_split_that_the_net_does_not_take_is_named_with_its_shape() -> None:
         tc.scan(seeded(Foreign), SETS["train"], {"image": SETS["test"][0], "label": SETS["test"][1]}, measures=["accuracy"])
 
 
+def test_a_net_that_refuses_its_inputs_without_a_word_is_named_by_its_error() -> None:
+    class Silent(Foreign):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise AssertionError
+
+    with pytest.raises(InputError, match=r"does not run on inputs of \(8, 3, 8, 8\) torch.float32: AssertionError"):
+        tc.scan(seeded(Silent), SETS["train"], SETS["test"])
+
+
 def test_an_error_inside_the_net_stays_what_it_is() -> None:
     class Broken(Foreign):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -653,6 +662,7 @@ def test_a_watch_left_by_an_error_measures_no_end(tmp_path: Path) -> None:
     watch.close()
     assert set(watch.rows["step"].to_pylist()) == {0}
     assert record.load_run(tmp_path / "w").finished
-    with tc.Watch(net, SETS["train"]) as idle:
-        pass
+    average = torch.optim.swa_utils.AveragedModel(net)  # which is not what is trained
+    with pytest.warns(UserWarning, match=r"AveragedModel made no .*watch\.step"), tc.Watch(average, SETS["train"]) as idle:
+        net(SETS["train"][0][:8])
     assert idle.rows.num_rows == 0

@@ -49,8 +49,7 @@ class Scan:
     @property
     def summary(self) -> report.Summary:
         """The headline numbers; None or empty where a measure was not asked for."""
-        (one,) = report.summary([self.found])
-        return one
+        return report.summary([self.found])[0]
 
     @property
     def effective_depth(self) -> float | None:
@@ -206,8 +205,8 @@ def _taps(
     if len(set(taps)) < len(taps):
         raise InputError("taps names a layer twice: its depth would be counted twice")
     if (width := at[taps[-1]].shape[1:].numel()) != (count := found.shape[1:].numel()):
-        head = f"{taps[-1].path} gives {width} values a sample, and there are {count} logits"
-        raise InputError(f"the last of taps must be the head: {head}; one written in forward() must become a module")
+        head = f"{taps[-1].path} gives {width} values a sample, and there are {count} logits; one in forward() must be a module"
+        raise InputError(f"the last of taps must be the head: {head}")
     return taps
 
 
@@ -277,6 +276,8 @@ class Watch:
     def __exit__(self, error: object, *_: object) -> None:
         if error is not None:
             self._last = None  # what an error left behind is not the end of training
+        elif self._last is None:
+            warnings.warn(f"{type(self.net).__name__} made no forward pass in training mode: use watch.step()", stacklevel=2)
         self.close()
 
     def close(self) -> None:

@@ -72,7 +72,7 @@ class Subject(NamedTuple):
             if "DefaultCPUAllocator" in str(error):  # out of memory
                 raise
             kinds = " and ".join(f"{tuple(value.shape)} {value.dtype}" for value in arguments.values())
-            reason = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0] or f"{type(error).__name__}, without a word"
             raise InputError(f"the net does not run on inputs of {kinds}: {reason}") from error
         output = logits_in(self.logits(returned))
         if wrong := no_logits(output):

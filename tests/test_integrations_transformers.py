@@ -179,9 +179,11 @@ def test_every_backend_gives_the_reference_token_by_token(gen: torch.Generator, 
 
 def test_linear_attention_is_left_as_it_is_and_said(gen: torch.Generator) -> None:
     kinds = ["linear_attention", "full_attention", "linear_attention"]
-    config = transformers.MiniMaxConfig(**TEXT, num_key_value_heads=2, head_dim=8, num_local_experts=2, layer_types=kinds)
+    kit = hot.library()
+    text = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+    config = kit.MiniMaxConfig(**text, num_key_value_heads=2, head_dim=8, num_local_experts=2, layer_types=kinds)
     with torch.random.fork_rng(devices=[]):
-        model = transformers.MiniMaxForCausalLM(config).eval()
+        model = kit.MiniMaxForCausalLM(config).eval()
     with pytest.warns(UserWarning, match="MiniMaxLightningAttention lets no other way to attend be chosen"):
         hot.enable(model, rule=SHARPER)
     assert list(hot.attention_layers(model)) == [1]

@@ -220,6 +220,16 @@ def test_a_file_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
 
 
+def test_ctrl_c_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", cut)
+    with pytest.raises(KeyboardInterrupt):
+        record.write(tmp_path / "page.html", b"a page")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     path = filled(tmp_path / "a")
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -317,6 +327,19 @@ def test_two_processes_cannot_write_one_run(tmp_path: Path) -> None:
         release.set()
         other.join()
     with open_run(tmp_path / "a", RUN):
+        pass
+
+
+def test_a_finished_run_needs_no_folder_that_can_be_written(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a")
+    with open_run(path, RUN) as log:
+        log.finish(range(3))
+    (path / record.LOCK).unlink()
+    path.chmod(0o555)  # which stops everyone but root
+    with open_run(path, RUN) as log:
+        assert log.finished
+    assert not (path / record.LOCK).exists()
+    with pytest.raises(InputError, match="holds another run"), open_run(path, Run()):
         pass
 
 

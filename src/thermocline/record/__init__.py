@@ -34,7 +34,7 @@ from thermocline.record.files import drop_drafts, encoded, read_facts, read_json
 from thermocline.spec import InputError, Run
 
 __all__ = [
-    "RANK", "SCHEMA", "Busy", "Loaded", "Paths", "Record", "Row", "as_runs", "check_place", "encoded", "find_runs",
+    "RANK", "SCHEMA", "Busy", "Loaded", "Paths", "Record", "Row", "as_runs", "begun", "check_place", "encoded", "find_runs",
     "load_checkpoint", "load_rows", "load_run", "load_runs", "open_run", "parameters", "params", "parquet", "read_facts",
     "same_run", "sealed", "stopped", "table", "unsealed", "write",
 ]  # fmt: skip
@@ -151,7 +151,16 @@ class Record:
         """Write the Parquet table, which makes the run a finished one, after checking that these steps are all there."""
         if set(steps) != set(self._rows):
             raise ValueError(f"{self.path} has rows of steps {sorted(self._rows)}, not of {sorted(steps)}")
-        write(self.path / "rows.parquet", parquet(table(self.run, sorted(self._rows.items()))))
+        self.fill(table(self.run, sorted(self._rows.items())))
+
+    def fill(self, rows: pa.Table) -> None:
+        """Write that table: all there is at once, of what was measured once and has no log."""
+        write(self.path / "rows.parquet", parquet(rows))
+
+
+def begun(path: str | os.PathLike[str]) -> bool:
+    """Whether a directory holds rows; where a kill left none, another run may take its place."""
+    return any((Path(path) / rows).exists() for rows in ("rows.log", "rows.parquet"))
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
@@ -169,8 +178,13 @@ class Busy(InputError):
 
 @contextlib.contextmanager
 def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
-    """Create or reopen the directory of a run, locked against every other process."""
+    """Create or reopen the directory of a run, locked against every other process; one that is finished is only read."""
     path = Path(path)
+    if (path / "rows.parquet").exists():
+        check_place(path)
+        _claim(path, run)
+        yield Record(path, run)  # whose folder may be one that nobody can write
+        return
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         check_place(path)
@@ -192,10 +206,9 @@ def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
 def _claim(path: Path, run: Run) -> None:
     """Write the spec where there is none, or where one was left by a run that never got as far as recording anything."""
     file = path / "spec.json"
-    begun = (path / "rows.log").exists() or (path / "rows.parquet").exists()
-    if begun and file.exists() and (there := _read_spec(file)) != run:
+    if (holds := begun(path)) and file.exists() and (there := _read_spec(file)) != run:
         raise InputError(f"{path} holds another run: {_difference(there, run)}; choose another directory")
-    if not begun:
+    if not holds:
         with writing(path):
             (path / "provenance.json").unlink(missing_ok=True)  # it speaks of data and sessions that no row came from
         write(file, json.dumps(specs.to_json(run), indent=1).encode())

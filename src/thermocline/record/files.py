@@ -87,7 +87,7 @@ def write(file: Path, content: bytes | memoryview | pa.Buffer) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(draft, file)
-        except OSError:  # half a file would keep a full disk full
+        except BaseException:  # half a file would keep a full disk full, and Ctrl-C is to leave none either
             draft.unlink(missing_ok=True)
             raise
         folder = os.open(file.parent, os.O_RDONLY)

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import thermocline as tc
 from thermocline import geometry, nets, record, report
+from thermocline.cli import common
 from thermocline.nets import Tap, find_taps
 from thermocline.report import facts
 from thermocline.spec import InputError, Net
@@ -461,6 +462,28 @@ def test_a_scan_is_saved_as_a_run_and_reported(tmp_path: Path) -> None:
     for name in ("page.pdf", "page.md"):
         with pytest.raises(InputError, match=f"{name} would hold html: end its name in .html"):
             result.report(tmp_path / name)
+
+
+def test_a_scan_that_was_killed_while_it_was_saved_can_be_saved_there_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, real = tc.scan(seeded(Foreign), SETS["train"], SETS["test"], measures=["accuracy"]), os.replace
+    for name in ("spec.json", "provenance.json", "rows.parquet"):
+
+        def killed(draft: Path, file: Path, last: str = name) -> None:
+            if file.name == last:
+                raise KeyboardInterrupt
+            real(draft, file)
+
+        monkeypatch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            result.save(tmp_path / "mine")
+    monkeypatch.setattr(os, "replace", real)
+    common.require_unused(tmp_path / "mine")  # as thermocline scan asks before it begins
+    assert record.load_run(result.save(tmp_path / "mine")).finished
+    assert not list(tmp_path.rglob("*.draft"))
+    with pytest.raises(InputError, match="holds an earlier scan"):
+        common.require_unused(tmp_path / "mine")
 
 
 def test_the_report_of_a_scan_has_nothing_over_training_and_true_reasons(tmp_path: Path) -> None:

@@ -80,9 +80,8 @@ class Scan:
         """Write a new run directory, which `thermocline report` and `record.load_rows` read beside any other."""
         _check_unused(directory, "scan")
         with record.open_run(directory, self.found.spec) as log:
-            log.append(0, [record.Row(*(row[name] for name in record.Row._fields)) for row in self.rows.to_pylist()])
             log.describe(self.found.provenance)
-            log.finish([0])
+            log.fill(self.rows)  # last, and no log before it: a kill leaves a scan, or a folder that the next may take
         return Path(directory)
 
     def report(self, page: str | Path, *, figures: str | Path | None = None) -> Path:
@@ -345,7 +344,7 @@ class Watch:
 
 
 def _check_unused(directory: str | Path, what: str) -> None:
-    if any((Path(directory) / rows).exists() for rows in ("rows.log", "rows.parquet")):
+    if record.begun(directory):
         raise InputError(f"{directory} holds an earlier {what} or run; choose another directory")
 
 

@@ -50,12 +50,12 @@ def say(what: str, where: Path) -> None:
 
 def require_unused(folder: Path) -> None:
     """Raise where a scan cannot be kept in a folder, before there is one."""
-    if (folder / "spec.json").exists():
+    from thermocline import record
+
+    if record.begun(folder):
         raise InputError(f"{folder} holds an earlier scan or run; choose another directory with --out")
     if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
         raise InputError(f"{file} is a file, and --out a folder: choose another")
-    from thermocline import record
-
     record.check_place(folder)
     require_writable(folder)
 

@@ -54,6 +54,7 @@ def test_sweep_compares(tmp_path: Path) -> None:
     assert [record.load_run(run).spec.data.ood for run in runs] == [("runes:1",)] * 2
     said = thermocline("sweep", *words, "--device", "gpu", cwd=tmp_path, code=2)
     assert said.count("\n") == 1, "without a report of what is there"
+    (runs[0] / "rows.parquet").unlink()
     with record.open_run(runs[0], record.load_run(runs[0]).spec):  # as another process would
         said = " ".join(thermocline("sweep", *words, cwd=tmp_path).split())
     assert "1 run was left to another process that is at it; once that is done, the same command shows all" in said
@@ -436,6 +437,15 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path, verb: list[str]) -> No
     assert process.returncode == 130, printed
     assert "the same command goes on from there" in printed
     assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize("verb", ["scan", "detect features"])
+def test_ctrl_c_says_that_nothing_was_written(tmp_path: Path, verb: str) -> None:
+    cut = "class Net(torch.nn.Linear):\n    def forward(self, images): raise KeyboardInterrupt\n"
+    (tmp_path / "cut.py").write_text(f"import torch\n\n{cut}\ndef net(): return Net(64, 10)\n")
+    words = [*verb.split(), "cut:net", "--data", "digits", "--inputs", "unit", "--out", "there"]
+    assert "interrupted; nothing was written" in thermocline(*words, cwd=tmp_path, code=130)
+    assert not (tmp_path / "there").exists()
 
 
 def test_lists_name_everything(tmp_path: Path) -> None:

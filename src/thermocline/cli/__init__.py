@@ -34,7 +34,7 @@ from thermocline.cli.common import (
     version,
 )
 from thermocline.cli.models import Inputs, Size, Weights, callable_of, chosen_inputs, images_for, module_of, try_out
-from thermocline.cli.progress import show
+from thermocline.cli.progress import interruptible, show
 from thermocline.spec import InputError
 
 PROBES = ", ".join(get_args(spec.Probe))
@@ -216,11 +216,12 @@ def scan(
     place = check_device(device)
     way = chosen_inputs(inputs, model)
     fetch({data, *(ood or ())}, data_dir, download)
-    sets, said = images_for(way, data, ood or (), size=size, device=place, data_dir=data_dir)
-    net = module_of(make, model, weights).to(place)
-    try_out(net, model, sets[0])
-    options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model, "seed": seed}
-    result = scan_model(net, *sets, **options, progress=True)
+    with interruptible("nothing was written"):
+        sets, said = images_for(way, data, ood or (), size=size, device=place, data_dir=data_dir)
+        net = module_of(make, model, weights).to(place)
+        try_out(net, model, sets[0])
+        options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model, "seed": seed}
+        result = scan_model(net, *sets, **options, progress=True)
     result.save(to)
     out.print(said, f"layers, in order of depth: {', '.join(result.layers)}", sep="\n", highlight=False, markup=False)
     compare.conclude([to], to / "report.html")
@@ -247,7 +248,7 @@ def bench(
     heads = ("benchmark", "ours, s", "theirs", "faster", "ours, MB", "theirs", "smaller")
     table, notes = Table(*heads, title_justify="left"), []
     table.columns[0].no_wrap = True
-    with err.status("timing") as status:
+    with interruptible("the table comes at the end, of all that was asked for"), err.status("timing") as status:
         for one in benches.run(names or ["measure"], threads=threads, repeat=repeat, scale=scale, device=device):
             status.update(f"done: {one.name}")
             table.title = f"{one.hardware}, scale {scale:g}"

@@ -9,6 +9,7 @@ import typer
 
 from thermocline.cli.common import given as written
 from thermocline.cli.common import out, say
+from thermocline.cli.progress import interruptible
 from thermocline.spec import InputError
 
 LENGTHS, COUNT = "8,16,32,64,128,256", 16
@@ -43,13 +44,14 @@ def scan(model: str, prompts: Path | None, lengths: str, count: int, to: Path, d
     words = hot.library().utils.logging
     words.set_verbosity_error()
     words.disable_progress_bar()
-    net, tokenizer = loading.load(model, place)
-    options = {"name": Path(model).name or model, "progress": True}
-    if texts is None or prompts is None:
-        found = maximum.scan(net, tokenizer, lengths=items, count=count, **options)
-    else:
-        ids = [ids for ids, _ in maximum.tokenized(tokenizer, texts)]
-        found = dispersion.scan(net, maximum.stacked(ids), split=prompts.stem, **options)
+    with interruptible("nothing was written"):
+        net, tokenizer = loading.load(model, place)
+        options = {"name": Path(model).name or model, "progress": True}
+        if texts is None or prompts is None:
+            found = maximum.scan(net, tokenizer, lengths=items, count=count, **options)
+        else:
+            ids = [ids for ids, _ in maximum.tokenized(tokenizer, texts)]
+            found = dispersion.scan(net, maximum.stacked(ids), split=prompts.stem, **options)
     found.save(to)
     out.print(reading.terminal(found.found))
     say("rows", to)

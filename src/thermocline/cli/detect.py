@@ -11,7 +11,7 @@ from rich.table import Table
 from thermocline import spec
 from thermocline.cli.common import DataDir, Device, out, require_writable, say
 from thermocline.cli.models import Inputs, Size, Weights, callable_of, chosen_inputs, module_of, sides, try_out, whole_images
-from thermocline.cli.progress import read_images
+from thermocline.cli.progress import interruptible, read_images
 from thermocline.spec import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ DetectorFile = Annotated[Path, typer.Argument(help="A fitted detector, a .safete
 
 
 @app.command()
+@interruptible("nothing was written")
 def features(
     model: Annotated[
         str, typer.Argument(help="A run directory, or what makes your classifier: a function or class, MODULE:CALLABLE.")

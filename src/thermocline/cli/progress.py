@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -21,17 +22,24 @@ EVERY = 60.0  # seconds between two lines on one run
 MANY = 8  # runs beyond which those that are finished make room
 
 
+@contextlib.contextmanager
+def interruptible(then: str) -> Iterator[None]:
+    """On Ctrl-C say what becomes of the work, and end with the code that shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print(f"interrupted; {then}", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
 def show(events: Iterable[Progress], *, runs: int = 1, again: str) -> None:
     """How far every run is, and all of them, with a rate and an ETA; what others are at and, on Ctrl-C, how to go on."""
     elsewhere = 0
-    try:
-        with Bars(runs) if err.is_terminal else Lines(runs) as shown:
-            for event in events:
-                shown.tell(event)
-                elsewhere += event.phase == "elsewhere"
-    except KeyboardInterrupt:
-        err.print(f"interrupted; what is done is kept, and {again} goes on from there", highlight=False)
-        raise typer.Exit(130) from None
+    on = interruptible(f"what is done is kept, and {again} goes on from there")
+    with on, Bars(runs) if err.is_terminal else Lines(runs) as shown:
+        for event in events:
+            shown.tell(event)
+            elsewhere += event.phase == "elsewhere"
     if elsewhere:
         left = f"{elsewhere} run{'s were' if elsewhere > 1 else ' was'}"
         err.print(f"{left} left to another process that is at it; once that is done, {again} shows all", highlight=False)

@@ -95,6 +95,24 @@ def test_both_backends_are_the_loop(kind: str, shape: tuple[int, ...], causal: b
         assert got[0].dtype == torch.float64
 
 
+def test_a_kernel_that_knows_no_groups_is_given_as_many_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, seen = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, []
+
+    def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest, **options) -> tuple[torch.Tensor, torch.Tensor]:
+        seen.append({q.shape[1], k.shape[1], v.shape[1]})
+        return kernel(q, k, v, *rest, **options)
+
+    monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", plain)
+    monkeypatch.setattr(torch, "_fused_sdp_choice", lambda *_, **__: 0)  # torch 2.6, asked for groups
+    stock._cpu_groups.cache_clear()
+    parts, options = tensors(SHAPES["grouped"], 1), {"causal": False, "mask": None, "window": None, "rule": PUBLISHED}
+    got = adaptive_attention(*parts, **options, backend="sdpa", return_stats=True)
+    stock._cpu_groups.cache_clear()
+    assert seen
+    assert all(len(heads) == 1 for heads in seen)
+    assert max(differences(got, oracle(parts, **options))) < 1e-11
+
+
 @given(
     st.tuples(*(st.integers(1, 3) for _ in range(3)), st.integers(1, 40), st.integers(1, 40), st.integers(1, 9)),
     st.sampled_from(KINDS[:-1]),

@@ -7,6 +7,7 @@ the keys in its reach and a mask of its own.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.backends.cuda import SDPAParams, can_use_cudnn_attention
+from torch.nn.attention import SDPBackend
 
 from thermocline.attention.call import Call, blocks, reach, visible, whole
 
@@ -79,8 +81,18 @@ def _additive(seen: Tensor | None, q: Tensor) -> Tensor | None:
 
 
 def _cpu(q: Tensor, k: Tensor, v: Tensor, square: bool, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    if q.shape[1] != k.shape[1] and not _cpu_groups():
+        k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     return kernel(q, k, v, 0.0, square, attn_mask=mask, scale=scale)
+
+
+@functools.cache
+def _cpu_groups() -> bool:
+    """Whether torch would give its CPU kernel fewer heads of keys than of queries; one that knows no groups (torch 2.6) reads
+    memory beyond the keys."""
+    q, k = torch.zeros(1, 2, 1, 1), torch.zeros(1, 1, 1, 1)
+    return torch._fused_sdp_choice(q, k, k, enable_gqa=True) == SDPBackend.FLASH_ATTENTION.value
 
 
 def _efficient(q: Tensor, k: Tensor, v: Tensor, square: bool, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:

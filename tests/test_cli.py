@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -490,6 +491,18 @@ def test_reproduce_reads_what_is_there(tmp_path: Path) -> None:
     ):
         assert words in thermocline("reproduce", "table1/runes-mlp", *wrong, cwd=tmp_path, code=2)
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_letters_that_a_terminal_lacks_end_no_command(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    words, plain = (
+        [sys.executable, "-m", "thermocline", "reproduce", "figure6", "--report"],
+        {**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    done = subprocess.run(words, cwd=tmp_path, env=plain, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "?" in done.stdout
+    assert "all verdicts: " in done.stdout
 
 
 def test_help_is_quick_and_light(tmp_path: Path) -> None:

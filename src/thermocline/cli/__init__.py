@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import warnings
@@ -52,6 +53,9 @@ app.callback()(version)
 
 def main() -> None:
     """Run the command line: bad input is one line and exit code 2, a failed computation exit code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not where it was closed
+            stream.reconfigure(errors="replace")  # where a terminal or a log lacks a letter
     if not LEADS:
         out.quiet = err.quiet = True
     warnings.showwarning = lambda message, *_, **__: err.print(f"[yellow]warning:[/] {escape(str(message))}")

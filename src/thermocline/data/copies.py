@@ -175,7 +175,7 @@ def _imagenet(name: str, root: Path) -> Set | None:
 
 def _listed(file: Path) -> list[str]:
     try:
-        lines = [line.split() for line in file.read_text().splitlines()]
+        lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read as text: {error}") from None
     classes = [words[0] for words in lines if words and not words[0].startswith("#")]

@@ -47,7 +47,7 @@ _KINDS = {  # what is read of a provenance, and as what
 
 def read_json(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file} is not valid JSON ({error})") from None
     if not isinstance(found, dict):

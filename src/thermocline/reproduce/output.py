@@ -39,7 +39,7 @@ def write(studies: Sequence[Study], shelf: Shelf) -> Path:
 def notes(folder: Path) -> str:
     """What people wrote about the rows of a folder, if anything."""
     file = folder / "notes.md"
-    return file.read_text() if file.exists() else ""
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def overview_place(results: Path) -> Path:

@@ -103,7 +103,7 @@ def test_a_kernel_that_knows_no_groups_is_given_as_many_heads(monkeypatch: pytes
         return kernel(q, k, v, *rest, **options)
 
     monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", plain)
-    monkeypatch.setattr(torch, "_fused_sdp_choice", lambda *_, **__: 0)  # torch 2.6, asked for groups
+    monkeypatch.setattr(torch.ops.aten, "_fused_sdp_choice", lambda *_, **__: 0)  # torch 2.6, asked for groups
     stock._cpu_groups.cache_clear()
     parts, options = tensors(SHAPES["grouped"], 1), {"causal": False, "mask": None, "window": None, "rule": PUBLISHED}
     got = adaptive_attention(*parts, **options, backend="sdpa", return_stats=True)

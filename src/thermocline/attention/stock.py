@@ -92,7 +92,7 @@ def _cpu_groups() -> bool:
     """Whether torch would give its CPU kernel fewer heads of keys than of queries; one that knows no groups (torch 2.6) reads
     memory beyond the keys."""
     q, k = torch.zeros(1, 2, 1, 1), torch.zeros(1, 1, 1, 1)
-    return torch._fused_sdp_choice(q, k, k, enable_gqa=True) == SDPBackend.FLASH_ATTENTION.value
+    return torch.ops.aten._fused_sdp_choice(q, k, k, enable_gqa=True) == SDPBackend.FLASH_ATTENTION.value
 
 
 def _efficient(q: Tensor, k: Tensor, v: Tensor, square: bool, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:

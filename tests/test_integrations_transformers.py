@@ -16,6 +16,12 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
 SHARPER = attention.Fixed(3.0)
 
 
+def test_an_early_transformers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.__version__", "4.55.4")
+    with pytest.raises(InputError, match=r"needs transformers 4\.56 or newer, and there is 4\.55\.4"):
+        hot.library()
+
+
 def small(name: str, scale: float = 0.02):
     return cases.model(name, scale=scale)
 

@@ -24,6 +24,7 @@ from thermocline.nets.borrowed import declare_torchvision_operators
 from thermocline.spec import InputError
 
 NAME = "thermocline"
+_NEEDED = "this needs transformers 4.56 or newer"  # static caches have longer masks than keys in earlier ones
 _SETTING, _BEFORE = "_thermocline_setting", "_thermocline_before"  # attributes of modules, so that copies of a model have them
 
 
@@ -152,7 +153,9 @@ def library() -> Any:
         from transformers import AttentionInterface  # noqa: F401
         from transformers.masking_utils import AttentionMaskInterface  # noqa: F401
     except ImportError as error:
-        raise InputError(f"this needs transformers 4.53 or newer: pip install '.[hf]' in the clone ({error})") from None
+        raise InputError(f"{_NEEDED}: pip install '.[hf]' in the clone ({error})") from None
+    if tuple(int(number) for number in transformers.__version__.split(".")[:2]) < (4, 56):
+        raise InputError(f"{_NEEDED}, and there is {transformers.__version__}: pip install '.[hf]' in the clone")
     return transformers
 
 

@@ -7,7 +7,6 @@ the keys in its reach and a mask of its own.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -22,6 +21,17 @@ from thermocline.attention.call import Call, blocks, reach, visible, whole
 MASK = 2**22  # numbers in the mask of one block: 16 MB in float32, however long the keys
 ROWS = 512  # longer blocks waste time on keys that causality hides; shorter ones call too often
 HALVES = (torch.float16, torch.bfloat16)
+
+
+def _cpu_groups() -> bool:
+    """Whether torch would give its CPU kernel fewer heads of keys than of queries; one that knows no groups (torch 2.6) reads
+    memory beyond the keys.
+    """
+    q, k = (torch.zeros(1, heads, 1, 1, dtype=torch.float32, device="cpu") for heads in (2, 1))
+    return torch.ops.aten._fused_sdp_choice(q, k, k, enable_gqa=True) == SDPBackend.FLASH_ATTENTION.value
+
+
+CPU_GROUPS = _cpu_groups()  # asked once, and not within what is compiled
 
 
 def attend(call: Call) -> tuple[Tensor, Tensor]:
@@ -81,18 +91,10 @@ def _additive(seen: Tensor | None, q: Tensor) -> Tensor | None:
 
 
 def _cpu(q: Tensor, k: Tensor, v: Tensor, square: bool, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-    if q.shape[1] != k.shape[1] and not _cpu_groups():
+    if q.shape[1] != k.shape[1] and not CPU_GROUPS:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     return kernel(q, k, v, 0.0, square, attn_mask=mask, scale=scale)
-
-
-@functools.cache
-def _cpu_groups() -> bool:
-    """Whether torch would give its CPU kernel fewer heads of keys than of queries; one that knows no groups (torch 2.6) reads
-    memory beyond the keys."""
-    q, k = torch.zeros(1, 2, 1, 1), torch.zeros(1, 1, 1, 1)
-    return torch.ops.aten._fused_sdp_choice(q, k, k, enable_gqa=True) == SDPBackend.FLASH_ATTENTION.value
 
 
 def _efficient(q: Tensor, k: Tensor, v: Tensor, square: bool, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:

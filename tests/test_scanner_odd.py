@@ -1,7 +1,5 @@
 """Models and data as users have them: odd heads, odd layers, odd loaders. Each is measured rightly or refused by name."""
 
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 import torch
@@ -527,7 +525,7 @@ class Scaled(nn.Module):
 
 def test_what_needs_the_head_is_left_out_with_a_word(tmp_path) -> None:
     data = vectors(), vectors(seed=1)
-    said = "logits are not fc.weight times its input, plus its bias, as where they are scaled after it"
+    said = "logits are not fc.weight times its input, plus its bias, as where they are scaled after it or read at another token"
     with pytest.warns(UserWarning, match=f"{said}: residual, vim, react, ash, nci and compression left out"):
         result = tc.scan(seeded(Scaled), *data, {"other": vectors(seed=2)[0]}, measures=["auroc", "compression"])
     assert said in result.report(tmp_path / "page.html").read_text()
@@ -852,22 +850,40 @@ class OfTokens(nn.Module):
         return logits[:, -1] if self.last else logits.mean(1)
 
 
+@pytest.mark.parametrize("taps", [(), ("body", "score")])
 @pytest.mark.parametrize("last", [False, True])
-def test_a_head_that_reads_tokens_is_measured_on_their_mean(last: bool) -> None:
+def test_a_head_that_reads_tokens_is_measured_where_it_gives_the_logits(last: bool, taps: tuple[str, ...]) -> None:
     net = seeded(lambda: OfTokens(last=last)).eval()
     tokens, labels = torch.randint(20, (60, 5), generator=torch.Generator().manual_seed(0)), torch.arange(60) % CLASSES
-    heard = (
-        pytest.warns(UserWarning, match=r"logits are not score.weight times its input.* left out") if last else nullcontext()
-    )
-    with heard:
-        result = tc.scan(net, (tokens, labels), (tokens, labels), ood={"o": tokens}, taps=["body", "score"])
+    result = tc.scan(net, (tokens, labels), (tokens, labels), ood={"o": tokens}, taps=taps)
+    assert result.layers == ["body", "score"]
     found = {row["params"] for row in result.rows.to_pylist() if row["measure"] == "auroc"}
     assert any("detector=neco," in params for params in found)
-    assert any("detector=vim," in params for params in found) is not last
-    mean = net.body(net.embed(tokens)).relu().mean(1).detach()
-    wanted = geometry.neural_collapse(mean, labels, net.score.weight.detach()).nc3
+    assert any("detector=vim," in params for params in found)
+    read = net.body(net.embed(tokens)).relu().detach()
+    wanted = geometry.neural_collapse(read[:, -1] if last else read.mean(1), labels, net.score.weight.detach()).nc3
     (nc3,) = (row["value"] for row in result.rows.to_pylist() if row["params"].startswith("part=nc3"))
     assert nc3 == pytest.approx(float(wanted), rel=1e-4)
+
+
+def test_a_head_read_at_another_token_in_each_sample_is_refused_or_said() -> None:
+    class Padded(OfTokens):
+        """The last token that is not 0, as transformers' decoders have it."""
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            every = self.score(self.body(self.embed(tokens)).relu())
+            return every[torch.arange(len(tokens)), (tokens != 0).sum(1) - 1]
+
+    net = seeded(lambda: Padded(last=True)).eval()
+    tokens, labels = torch.randint(1, 20, (60, 5), generator=torch.Generator().manual_seed(0)), torch.arange(60) % CLASSES
+    tokens[30:, 3:] = 0
+    right = (tokens.flip(0), labels)
+    with pytest.raises(InputError, match=r"score gives the logits, at another token in each sample.*pad them on the left"):
+        tc.scan(net, (torch.cat([tokens[:4], tokens[-4:]]), labels[:8]), None, measures=["rank"])
+    with pytest.raises(InputError, match=r"no layer gives the logits|at another token"):
+        tc.scan(net, right, None, measures=["rank"])
+    with pytest.warns(UserWarning, match=r"or read at another token: residual, vim.* left out"):  # the first have no padding
+        tc.scan(net, (tokens, labels), (tokens, labels), ood={"o": tokens}, measures=["auroc"])
 
 
 def test_a_net_that_ends_in_a_softmax_is_told_to_leave_it_out() -> None:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from thermocline.data import Split
 from thermocline.measure import source
 from thermocline.measure.detecting import left_out
 from thermocline.measure.spread import Spread
-from thermocline.nets import Tap, find_taps, named_taps
+from thermocline.nets import Tap, Tokens, find_taps, named_taps
 from thermocline.spec import Data, InputError, Net, Probe, Run, Train
 
 WATCHED = ("accuracy", "loss", "logit_norm", "tempered_logit_norm", "temperature", "solution_rank")
@@ -101,7 +101,7 @@ def scan(
     probes: Probe | Sequence[Probe] = ("ridge",),
     taps: Sequence[Tap | str] = (),
     pattern: str = "*",
-    tokens: Literal["mean", "cls"] = "mean",
+    tokens: Tokens = "mean",
     logits: Callable[[Any], Tensor] = lambda output: output,
     name: str | None = None,
     seed: int = 0,
@@ -113,10 +113,11 @@ def scan(
     name to the (train, test) of labelled other data, or to a test set alone, labelled or not, which is shown to detectors
     but not to probes. `temperature` is the one the model was trained at. Layers are those the model declares in `.taps`,
     else every Linear, convolution and attention that matches `pattern`, in the order they run; or those that `taps` names,
-    by paths or as `nets.Tap`, the head last. `tokens` is how layers of tokens are viewed. `probes` are the linear probes
-    trained on each, ridge in closed form and logistic by the papers' protocol; the first gives the effective depth.
-    `logits` picks the logits from what the model returns. `seed` says which of several trainings of one setting this is;
-    reports then give their mean. The model's modes and hooks and all random states are as before.
+    by paths or as `nets.Tap`, the head last. `tokens` is how layers of tokens are viewed, but for a head that gives the
+    logits at one of them. `probes` are the linear probes trained on each, ridge in closed form and logistic by the papers'
+    protocol; the first gives the effective depth. `logits` picks the logits from what the model returns. `seed` says which
+    of several trainings of one setting this is; reports then give their mean. The model's modes and hooks and all random
+    states are as before.
     """
     net = inner(model)
     ood, temperature = measure.check_sets({} if ood is None else ood), _number(temperature)
@@ -181,7 +182,7 @@ def _taps(
     given: Sequence[Tap | str] = (),
     logits: Callable[[Any], Tensor] = lambda output: output,
     pattern: str = "*",
-    tokens: Literal["mean", "cls"] = "mean",
+    tokens: Tokens = "mean",
 ) -> tuple[Tap, ...]:
     """The taps given, plain paths among them; else those the net declares, if that is what its `taps` are; else those found."""
     given = [given] if isinstance(given, str) else list(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from thermocline import detect
 from thermocline.measure import source
 from thermocline.measure.spread import Spread
 from thermocline.moments import ClassMoments, Groups, Moments
-from thermocline.nets import WIDEST, Tap, some_features
+from thermocline.nets import WIDEST, Tap, Tokens, some_features
 from thermocline.probes import Probe
 from thermocline.spec import Failure, InputError
 from thermocline.team import Team
@@ -99,7 +99,7 @@ class Layers:
 
 def last_features(head: Tap) -> Tap:
     """What the head reads, tokens in the view of its own tap, or of very many features a fixed subset."""
-    view = head.view if head.view in ("mean", "cls") else "flatten"
+    view = head.view if head.view in get_args(Tokens) else "flatten"
     return Tap(head.path, at="input", view=view, subset=WIDEST, tokens_first=head.tokens_first)
 
 

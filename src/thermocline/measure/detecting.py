@@ -83,7 +83,8 @@ def left_out(head: nn.Module, path: str, rows: Iterable[Row], asked: Collection[
     gone += ["compression"] if "compression" in asked and "compression" not in found else []
     if not gone:
         return ""
-    why = f"logits are not {path}.weight times its input, plus its bias, as where they are scaled after it"
+    after = "as where they are scaled after it or read at another token"
+    why = f"logits are not {path}.weight times its input, plus its bias, {after}"
     if not isinstance(head, nn.Linear):
         why = f"the head {path} is a {type(head).__name__}, not an nn.Linear"
     elif head.in_features > collect.WIDEST:
@@ -92,8 +93,9 @@ def left_out(head: nn.Module, path: str, rows: Iterable[Row], asked: Collection[
 
 
 def reproduces(weight: Tensor, bias: Tensor | None, features: Tensor, logits: Tensor) -> bool:
-    """Whether W h + b gives the logits, on a hundred samples."""
-    some, wanted = features[:100].to(weight.dtype), logits[:100].double()
+    """Whether W h + b gives the logits, on a hundred samples or so from all over."""
+    every = -(-len(features) // 100)
+    some, wanted = features[::every].to(weight.dtype), logits[::every].double()
     gap = (nn.functional.linear(some, weight, bias).double() - wanted).abs().max()
     return bool(gap <= 0.02 * wanted.abs().max())  # a bfloat16 net rounds by half a percent
 

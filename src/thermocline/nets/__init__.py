@@ -12,12 +12,12 @@ from thermocline.nets import borrowed, heads, initial
 from thermocline.nets.heads import Circle, set_logit_norm
 from thermocline.nets.plain import MLP, VGG
 from thermocline.nets.residual import RESNETS, ResNet
-from thermocline.nets.tap import LAYERS, WIDEST, Tap, Tapped, find_taps, named_taps, some_features, taps
+from thermocline.nets.tap import LAYERS, WIDEST, Tap, Tapped, Tokens, find_taps, named_taps, some_features, taps
 from thermocline.nets.transformer import VITS, ViT, patch_size
 from thermocline.spec import InputError
 
 __all__ = [
-    "BATCH_NORMED", "NAMES", "RESNETS", "WIDEST", "Tap", "Tapped", "build", "check", "find_taps", "named_taps",
+    "BATCH_NORMED", "NAMES", "RESNETS", "WIDEST", "Tap", "Tapped", "Tokens", "build", "check", "find_taps", "named_taps",
     "set_logit_norm", "some_features", "taps",
 ]  # fmt: skip
 

@@ -21,7 +21,8 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 LAYERS = (nn.Linear, *CONVOLUTIONS)
 _FOUND = (*LAYERS, nn.MultiheadAttention)  # whose output projection is a Linear that never runs by itself
 _NO_LAYERS = (nn.LayerNorm, nn.Embedding, nn.EmbeddingBag)
-View = Literal["flatten", "pool2", "mean", "cls", "raw"]
+View = Literal["flatten", "pool2", "mean", "cls", "last", "raw"]
+Tokens = Literal["mean", "cls", "last"]  # the views of them
 POOLS = {3: functional.adaptive_avg_pool1d, 4: functional.adaptive_avg_pool2d, 5: functional.adaptive_avg_pool3d}
 WIDEST = 4096  # features of a view; of a wider one a fixed subset is read, as its scatter matrix would not fit
 
@@ -31,8 +32,9 @@ class Tap:
     """A place to read a net: the input or output of a module, as one vector a sample.
 
     Views: flatten; pool2 (maps, channels first, averaged to 2 places an axis); mean (over tokens or places, features
-    last); cls (the first token); raw (as it is). What has no tokens or places is flattened. `subset` keeps that many
-    features of a wider view, the same ones every time. `tokens_first` is for values of (tokens, samples, features).
+    last); cls (the first token); last (the last token); raw (as it is). What has no tokens or places is flattened. `subset`
+    keeps that many features of a wider view, the same ones every time. `tokens_first` is for values of (tokens, samples,
+    features).
     """
 
     path: str
@@ -60,9 +62,9 @@ class Tap:
             return value.clone()
         if self.view == "pool2" and value.ndim in POOLS:
             return self._some(POOLS[value.ndim](value, 2).flatten(1))
-        if self.view in ("mean", "cls") and value.ndim > 2:
+        if self.view in get_args(Tokens) and value.ndim > 2:
             tokens = value.flatten(1, -2)
-            return self._some(tokens.mean(1) if self.view == "mean" else tokens[:, 0].clone())
+            return self._some(tokens.mean(1) if self.view == "mean" else tokens[:, 0 if self.view == "cls" else -1].clone())
         return self._some(value.flatten(1).clone())
 
     def _some(self, vectors: Tensor) -> Tensor:
@@ -124,12 +126,13 @@ def find_taps(
     *,
     more: Callable[[], Tensor] | None = None,
     pattern: str = "*",
-    tokens: Literal["mean", "cls"] = "mean",
+    tokens: Tokens = "mean",
 ) -> tuple[Tap, ...]:
     """Taps for a net that declares none: every Linear, convolution and attention whose path matches, in the order they run.
 
-    `run` makes one forward pass and returns the logits. The head is the layer that gives them, and comes last. Images are
-    viewed through a 2 x 2 pool, tokens through their mean or first one, and what is still wider through a fixed subset.
+    `run` makes one forward pass and returns the logits. The head is the layer that gives them, be it in a view of its tokens,
+    and comes last. Images are viewed through a 2 x 2 pool, tokens through their mean, the first or the last one, and what is
+    still wider through a fixed subset.
     Layers of other kinds, such as an LSTM, are left out with a warning. `more` is `run` with one sample more, which tells
     the samples' axis from another as long: tokens may come first, and be as many.
 
@@ -144,16 +147,14 @@ def find_taps(
     fired = [(module, output) for module, output in ran if module in layers]
     # Values, not identity: the net may return a copy or a cast of its head's output. Whether they are finite is judged later.
     flat = [(module, output.flatten(1).to(logits)) for module, output in fired if output.ndim > 1]
-    heads = [module for module, output in flat if output.shape == logits.shape and _same(output, logits)]
+    heads: list[tuple[nn.Module, Tokens]] = [
+        (module, tokens) for module, output in flat if output.shape == logits.shape and _same(output, logits)
+    ]
+    heads = heads or [(one, view) for one, output in fired if (view := _view_of_logits(output, logits, axes[one]))]
     if not heads:
-        why = "no layer gives the logits as they are, so the head is not known:"
-        if _sums_to_one(logits.exp()):
-            why = "the net returns a log_softmax, which no layer gives: scan it without that, or"
-        raise InputError(
-            f"{why} give scan, in Python, the paths of the"
-            " layers, head last, as taps=['body.0', 'head'], or taps of your own (from thermocline.nets import Tap)"
-        )
-    chosen = [(one, output) for one, output in fired if one is heads[-1] or fnmatch.fnmatch(layers[one], pattern)]
+        raise _no_head(logits, [(layers[one], output) for one, output in fired])
+    head, view = heads[-1]
+    chosen = [(one, output) for one, output in fired if one is head or fnmatch.fnmatch(layers[one], pattern)]
     if len(chosen) < 2 <= len(fired):
         raise InputError(f"no layer but the head matches {pattern!r}; there are: {', '.join(layers.values())}")
     modules = [module for module, _ in chosen]
@@ -163,8 +164,8 @@ def find_taps(
     _warn_of({others[module] for module, _ in ran if module in others}, heard, net, pattern)
     _warn_of_uncalled({layers[module] for module in weights.read} - set(heard), heard, pattern)
     chosen = _by_sample({layers[module]: (module, output) for module, output in chosen}, logits, axes)
-    ordered = sorted(chosen, key=lambda pair: pair[0] is heads[-1])
-    return tuple(_tap(layers[one], one, output, tokens, axes[one] or 0) for one, output in ordered)
+    ordered = sorted(chosen, key=lambda pair: pair[0] is head)
+    return tuple(_tap(layers[one], one, output, view if one is head else tokens, axes[one] or 0) for one, output in ordered)
 
 
 def named_taps(
@@ -173,9 +174,9 @@ def named_taps(
     given: Iterable[Tap | str],
     *,
     more: Callable[[], Tensor] | None = None,
-    tokens: Literal["mean", "cls"] = "mean",
+    tokens: Tokens = "mean",
 ) -> tuple[Tap, ...]:
-    """Taps as they are, and for every plain path one of that module's output, viewed as `find_taps` would.
+    """Taps as they are, and for every plain path one of that module's output, viewed as `find_taps` would, the head last.
 
     >>> net = nn.Sequential(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU()), nn.Flatten(), nn.Linear(144, 5))
     >>> [(tap.path, tap.view) for tap in named_taps(net, lambda: net(torch.zeros(2, 1, 8, 8)), ["0", Tap("2")])]
@@ -193,7 +194,8 @@ def named_taps(
             raise InputError(f"the output of {path} is a {type(output).__name__}, not a tensor: tap one of its parts")
         if (axis := axes[module]) is None:
             raise _no_samples(path, output, logits)
-        found[path] = _tap(path, module, output, tokens, axis)
+        view = _view_of_logits(output, logits, axis) if path == given[-1] else None
+        found[path] = _tap(path, module, output, view or tokens, axis)
     return tuple(found[tap] if isinstance(tap, str) else tap for tap in given)
 
 
@@ -252,6 +254,30 @@ def _by_sample(
 def _no_samples(path: str, output: Tensor, logits: Tensor) -> InputError:
     given = f"the output of {path} is of shape {tuple(output.shape)} for {len(logits)} samples"
     return InputError(f"{given}, of which none is theirs: leave it out by pattern=, or name other layers in taps=")
+
+
+def _view_of_logits(output: Tensor, logits: Tensor, axis: int | None) -> Tokens | None:
+    """The view of a layer's tokens in which it gives the logits, as a decoder that classifies by its last token."""
+    if axis is None or output.ndim < 3 or output.shape[-1] != logits.shape[1]:
+        return None
+    for view in get_args(Tokens):
+        if _same(Tap("", view=view, tokens_first=axis == 1).read(output).to(logits), logits):
+            return view
+    return None
+
+
+def _no_head(logits: Tensor, layers: Iterable[tuple[str, Tensor]]) -> InputError:
+    why = "no layer gives the logits as they are, so the head is not known:"
+    if _sums_to_one(logits.exp()):
+        why = "the net returns a log_softmax, which no layer gives: scan it without that, or"
+    for path, output in layers:
+        if output.ndim == 3 and output.shape[::2] == logits.shape and (output == logits[:, None]).all(2).any(1).all():
+            padded = "at another token in each sample, as where they are padded on the right: pad them on the left, or"
+            why = f"{path} gives the logits, {padded}"
+    return InputError(
+        f"{why} give scan, in Python, the paths of the"
+        " layers, head last, as taps=['body.0', 'head'], or taps of your own (from thermocline.nets import Tap)"
+    )
 
 
 def _other_layer(module: nn.Module) -> bool:
@@ -318,7 +344,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 
-def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Literal["mean", "cls"], axis: int) -> Tap:
+def _tap(name: str, layer: nn.Module, output: Tensor, tokens: Tokens, axis: int) -> Tap:
     """A convolution has its channels first, a linear layer its features last, whatever the number of axes."""
     first = _channels_first(layer, output)
     alone = output.numel() <= output.shape[axis] * output.shape[1 if first else -1]

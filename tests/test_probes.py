@@ -258,6 +258,15 @@ def test_modes_that_leak_from_the_stream_change_nothing(gen: torch.Generator) ->
         assert not fit.probe.weight.is_inference()
 
 
+def test_arrays_are_read_as_tensors_are(gen: torch.Generator) -> None:
+    taps, y = tapped(gen)
+    arrays = {tap: x.numpy() for tap, x in taps.items()}, y.numpy().astype(np.int16)
+    settings = {"classes": 5, "passes": 3, "batch": 16}
+    wanted = probes.fit_probes(cut((taps, y), 20), **settings)
+    for tap, fit in probes.fit_probes(cut(arrays, 20), **settings).items():
+        assert torch.equal(fit.probe.weight, wanted[tap].probe.weight)
+
+
 def spoiled(name: str) -> Callable[[], Iterator[Batch]]:
     """A stream of two batches, the second of which has one thing wrong."""
     taps, y = tapped(torch.Generator().manual_seed(2), n=24)

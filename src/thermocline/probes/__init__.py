@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int, Integer, Real
 from torch import Tensor
 
 from thermocline.moments import Array, ClassMoments, matrix, reals, require_finite
@@ -17,7 +17,7 @@ from thermocline.probes.learner import Learner
 
 K = TypeVar("K", bound=Hashable)
 Accuracies = Real[Array, "layers"] | Sequence[int | float]
-Stream = Iterable[tuple[Mapping[K, Float[Tensor, "b d"]], Int[Tensor, "b"]]]  # features by tap, and labels, in batches
+Stream = Iterable[tuple[Mapping[K, Real[Array, "b d"]], Integer[Array, "b"]]]  # features by tap, and labels, in batches
 
 
 class Probe(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from thermocline.moments import Array, reals
 from thermocline.probes.bank import Bank, Settings, precision
 
 K = TypeVar("K", bound=Hashable)
@@ -23,7 +24,7 @@ class Learner(Generic[K]):
         self.widths: dict[K, int] = {}
         self.banks: list[Bank[K]] = []
 
-    def read(self, stream: Iterable[tuple[Mapping[K, Tensor], Tensor]], where: str, act: Callable[[int], None]) -> None:
+    def read(self, stream: Iterable[tuple[Mapping[K, Array], Array]], where: str, act: Callable[[int], None]) -> None:
         """One pass: load batch after batch, and `act` on each, given its rows.
 
         Labels are judged at the end, since to look at a value is to wait for the device.
@@ -31,7 +32,8 @@ class Learner(Generic[K]):
         for bank in self.banks:
             bank.begin()
         total, held, batch = 0, 0, self.settings.batch
-        for features, labels in stream:
+        for given, names in stream:
+            features, labels = {tap: reals(x, f"tap {tap!r}") for tap, x in given.items()}, torch.as_tensor(names)
             self._check(features, labels, where)
             start, rows = 0, len(labels)
             total += rows

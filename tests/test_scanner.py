@@ -638,21 +638,23 @@ def test_a_watch_that_counts_measures_at_the_temperature_that_is_set() -> None:
     assert found == {0: 2.0, 1: 8.0, 2: 8.0}
 
 
-@pytest.mark.parametrize("way", ["with", "hand"])
+@pytest.mark.parametrize("way", ["with", "closed within", "hand"])
 def test_a_watch_measures_the_end_of_training_once(way: str, tmp_path: Path) -> None:
     net = seeded(lambda: nets.build(Net("resnet8", width=4), classes=CLASSES, size=8))
     watch = tc.Watch(net, SETS["train"], every=200, directory=tmp_path / "w")
-    if way == "with":
-        with watch:
-            train_some(net, 25, lambda step: None)
-    else:
+    if way == "hand":
         train_some(net, 25, watch.step)
         watch.close()
+    else:
+        with watch:
+            train_some(net, 25, lambda step: None)
+            if way == "closed within":
+                watch.close()
     spent = watch.spent
     watch.close()
     assert watch.spent == spent
     rows = [row for row in record.load_rows(tmp_path / "w").to_pylist() if row["measure"] == "accuracy"]
-    assert [row["step"] for row in rows] == [0, 25 if way == "with" else 24]
+    assert [row["step"] for row in rows] == [0, 24 if way == "hand" else 25]
     with torch.no_grad():
         right = (net.eval()(SETS["train"][0]).argmax(1) == SETS["train"][1]).double().mean()
     assert rows[-1]["value"] == pytest.approx(float(right))

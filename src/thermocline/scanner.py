@@ -276,7 +276,7 @@ class Watch:
     def __exit__(self, error: object, *_: object) -> None:
         if error is not None:
             self._last = None  # what an error left behind is not the end of training
-        elif self._last is None:
+        elif self._last is None and not self._seen:  # where nothing was closed by hand before
             warnings.warn(f"{type(self.net).__name__} made no forward pass in training mode: use watch.step()", stacklevel=2)
         self.close()
 

@@ -875,8 +875,8 @@ def test_a_head_read_at_another_token_in_each_sample_is_refused_or_said() -> Non
             return every[torch.arange(len(tokens)), (tokens != 0).sum(1) - 1]
 
     net = seeded(lambda: Padded(last=True)).eval()
-    tokens, labels = torch.randint(1, 20, (60, 5), generator=torch.Generator().manual_seed(0)), torch.arange(60) % CLASSES
-    tokens[30:, 3:] = 0
+    tokens, labels = torch.randint(1, 20, (240, 5), generator=torch.Generator().manual_seed(0)), torch.arange(240) % CLASSES
+    tokens[120:, 3:] = 0
     right = (tokens.flip(0), labels)
     with pytest.raises(InputError, match=r"score gives the logits, at another token in each sample.*pad them on the left"):
         tc.scan(net, (torch.cat([tokens[:4], tokens[-4:]]), labels[:8]), None, measures=["rank"])

@@ -34,6 +34,7 @@ from thermocline.report import table
 from thermocline.report.curves import reliability
 from thermocline.report.estimates import estimate
 from thermocline.report.facts import cases
+from thermocline.report.trading import traded
 from thermocline.spec import InputError
 
 browser = pytest.fixture(chromium, scope="module")
@@ -75,6 +76,18 @@ def test_intervals_are_those_of_student():
         assert (found.low, found.high) == pytest.approx((low, high), rel=1e-3)
     assert estimate([]) is None
     assert estimate([1.0, 3.0]).kind == "range of 2 seeds"
+
+
+def test_what_is_kept_lies_where_what_is_lost_does(tmp_path):
+    drops = [0.1, 0.15, 0.35]
+    for seed, drop in enumerate(drops):
+        write(tmp_path / f"cold{seed}", **{**COLD, "drop": drop}, seed=seed)
+    ((at,),) = (traded(case, "digits") for case in cases(summarise(tmp_path)))
+    lost = estimate(drops, of="ood_drop")
+    assert (at.transfer.low, at.transfer.mean, at.transfer.high) == pytest.approx((1 - lost.high, 1 - lost.mean, 1 - lost.low))
+    mean, *seeds = at.marks()
+    assert (mean["x_low"], mean["x_high"], mean["seeds"]) == (at.transfer.low, at.transfer.high, "mean of 3")
+    assert [(mark["seeds"], mark["x"]) for mark in seeds] == [("0", 0.9), ("1", 0.85), ("2", 0.65)]
 
 
 def test_intervals_end_where_their_numbers_do(tmp_path, undrawn):

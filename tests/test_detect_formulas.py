@@ -1,5 +1,6 @@
 """Every detector against its formula in float64, by numpy and scipy, on lopsided shapes; and the laws it must keep."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -294,8 +295,10 @@ def test_training_on_changes_no_score_until_it_is_fitted_again(data: Data, name:
     moving.weight.mul_(0.5).add_(1), moving.bias.sub_(2)
     assert torch.equal(detector.score(data.test, data.test_logits), before)
     assert torch.equal(detect.restore(*detect.state(detector)).score(data.test, data.test_logits), before)
-    again, anew = (one.fit(data.x, data.logits, data.y) for one in (detector, every(moving)[name]))
-    assert torch.equal(*(one.score(data.test, data.test_logits) for one in (again, anew)))
+    fitted = [one.fit(data.x, data.logits, data.y) for one in (copy.copy(detector), detector, every(moving)[name])]
+    copied, again, anew = (one.score(data.test, data.test_logits) for one in fitted)
+    assert torch.equal(again, anew)
+    assert torch.equal(copied, anew)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

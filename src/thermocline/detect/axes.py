@@ -229,7 +229,7 @@ def freeze(detector: Any, *names: str) -> None:
     >>> weight += 1; once = detector.weight; freeze(detector, "weight"); once, detector.weight
     (tensor([0.]), tensor([1.]))
     """
-    given = vars(detector).setdefault("_given", {})
+    detector._given = given = {**vars(detector).get("_given", {})}  # its own: a copy of a detector has the same one at first
     for name in names:
         part = getattr(detector, name)
         source, copy = given.get(name, (part, part))

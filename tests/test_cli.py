@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -337,6 +338,7 @@ def test_weights_are_read_in_the_forms_people_have(tmp_path: Path) -> None:
         torch.save(saved, tmp_path / name)
     (tmp_path / "torn.safetensors").write_bytes(b"nothing")
     (tmp_path / "torn.pt").write_bytes(b"nothing")
+    (tmp_path / "pickled.pt").write_bytes(pickle.dumps(net, protocol=4))
     images, labels = np.arange(20 * 256, dtype=np.uint16).reshape(20, 16, 16).astype(np.uint8), np.arange(20) % 10
     np.savez(tmp_path / "small.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
     words = ["detect", "features", "mine:net", "--data", "arrays:small.npz", "--split", "test", "--inputs", "unit"]
@@ -347,6 +349,7 @@ def test_weights_are_read_in_the_forms_people_have(tmp_path: Path) -> None:
     for name, message in {
         "net.pt": "holds more than tensors; save the weights alone, with torch.save(model.state_dict(), FILE)",
         "torn.pt": "does not load as weights",
+        "pickled.pt": "does not load as weights",
         "torn.safetensors": "does not load as weights",
         "list.pt": "holds no weights, but a list",
         "none.pt": "there is no file none.pt",

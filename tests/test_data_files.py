@@ -370,6 +370,7 @@ def test_a_path_is_told_how_to_be_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert refusal("array:mine.npz") == "unknown data set 'array:mine.npz'; did you mean 'arrays:FILE.npz'?"
     assert refusal("photos") == "photos is a path: write folder:photos"
     assert refusal("./hub") == "./hub is a path: write parquet:./hub"
+    assert refusal("").startswith("unknown data set ''; valid: runes")
 
 
 @pytest.mark.parametrize(

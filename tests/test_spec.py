@@ -77,6 +77,12 @@ def test_grid_is_a_product_in_order() -> None:
     assert len({run.key for run in runs}) == 6
 
 
+@pytest.mark.parametrize("values", ["cifar10", 3])
+def test_an_axis_of_a_grid_is_a_sequence(values: object) -> None:
+    with pytest.raises(InputError, match=rf"^grid takes a sequence of values for data\.name, got {values!r}$"):
+        grid(Run(), {"data.name": values})
+
+
 @pytest.mark.parametrize(
     ("text", "path", "value"),
     [

@@ -247,6 +247,9 @@ def grid(base: Run, axes: Mapping[str, Iterable[Any]]) -> list[Run]:
     >>> [(r.train.temperature, r.seed) for r in grid(Run(), {"train.temperature": [1, 100], "seed": range(2)})]
     [(1.0, 0), (1.0, 1), (100.0, 0), (100.0, 1)]
     """
+    for path, values in axes.items():
+        if isinstance(values, str) or not isinstance(values, Iterable):  # a text would be a run for every letter
+            raise InputError(f"grid takes a sequence of values for {path}, got {values!r}")
     return [replace(base, dict(zip(axes, values))) for values in itertools.product(*map(list, axes.values()))]
 
 

@@ -173,7 +173,9 @@ def _read(file: Path) -> dict[str, Any]:
 
     how = "save the weights alone, with torch.save(model.state_dict(), FILE) or safetensors.torch.save_model(model, FILE)"
     try:
-        found = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own, of old or foreign pickles: they load, or the line below is said
+            found = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"there is no file {file}") from None
     except MemoryError:

@@ -258,7 +258,7 @@ def _copy(name: str, data_dir: str | os.PathLike[str] | None) -> Set:
 
 def _meant(path: str) -> str | None:
     """The name of the data set at a path, where it is one."""
-    if located(path).is_dir():
+    if path and located(path).is_dir():  # no name would be the working directory
         kind = "parquet" if any(located(path).glob("*.parquet")) else "folder"
         return f"{kind}:{path}"
     return f"arrays:{path}" if path.endswith(".npz") and (":" not in path or located(path).exists()) else None

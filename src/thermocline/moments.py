@@ -6,6 +6,7 @@ NaN or infinity in the input propagates to every reader; a caller that wants an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -325,6 +326,12 @@ def require_finite(x: Float[Tensor, "..."], what: str) -> None:
     # The least and the largest are NaN where any value is.
     if x.numel() and not torch.stack(x.detach().aminmax()).isfinite().all():
         raise ValueError(f"{what} must not be NaN or infinite")
+
+
+def unrounded(x: Tensor) -> AbstractContextManager[object]:
+    """Products as wide as what is multiplied: autocast would round it to halves."""
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def require_labels(samples: int, labels: Integer[Array, "n"] | Sequence[int]) -> Int[Tensor, "n"]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -199,12 +198,6 @@ def dense(x: Tensor) -> Tensor:
     1
     """
     return x if x.stride(3) == 1 else x.contiguous()
-
-
-def unrounded(x: Tensor) -> AbstractContextManager[object]:
-    """Products as wide as what is multiplied: autocast would round logits to halves."""
-    device = x.device.type
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def _four_axes(mask: Tensor, full: tuple[int, ...]) -> Tensor:

@@ -12,8 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from thermocline import softmax
-from thermocline.attention.call import ALL, Call, part, unrounded, visible
+from thermocline.attention.call import ALL, Call, part, visible
 from thermocline.attention.rules import Rule
+from thermocline.moments import unrounded
 
 
 class Attended(NamedTuple):

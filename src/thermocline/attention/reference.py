@@ -83,5 +83,6 @@ def logits(call: Call, rows: slice = ALL) -> Float[Tensor, "b h r s"]:
     with unrounded(call.q):
         e = (grouped @ call.k.to(dtype).transpose(2, 3)[:, :, None]).flatten(1, 2) * call.scale
     if call.bias is not None:
-        e = e + part(call.bias, rows, ALL)
+        bias = part(call.bias, rows, ALL)
+        e = (e + bias).masked_fill(bias == -math.inf, -math.inf)  # NaN - inf would be NaN
     return e.masked_fill(~visible(call, rows), -math.inf)

@@ -191,10 +191,13 @@ def test_entropies_from_many_small_blocks(
 
 
 @pytest.mark.parametrize("long", [1, 2048])
-def test_nothing_to_attend_to(monkeypatch: pytest.MonkeyPatch, long: int) -> None:
+@pytest.mark.parametrize("mask", [None, (20, 20), (0, 1, 1, 20), (0, 1, 20, 20)])
+@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+def test_nothing_to_attend_to(monkeypatch: pytest.MonkeyPatch, backend: str, mask: tuple[int, ...] | None, long: int) -> None:
     monkeypatch.setattr(entropies, "LONG", long)
-    none = torch.zeros(0, 2, 20, 8)
-    assert adaptive_attention(none, none, none, causal=True).shape == (0, 2, 20, 8)
+    none, seen = torch.zeros(0, 2, 20, 8), None if mask is None else torch.ones(mask, dtype=torch.bool)
+    assert adaptive_attention(none, none, none, causal=True, mask=seen, backend=backend).shape == (0, 2, 20, 8)
+    assert attention.dispersion(none, none, causal=True, mask=seen).spread.shape == (0, 2, 20)
 
 
 def test_entropy_where_keys_share_a_large_part() -> None:

@@ -64,7 +64,8 @@ class Call:
         if seen.shape[2] == 1:
             counted = functional.pad(seen[:, :, 0].expand(-1, -1, self.keys).cumsum(-1), (1, 0))
             return (counted[..., stop] - counted[..., start]).to(dtype)
-        counts = (visible(self, rows) & part(seen, rows, ALL) for rows in blocks(self, 2**22 // seen[:, :, 0, 0].numel()))
+        size = 2**22 // max(seen[:, :, 0, 0].numel(), 1)
+        counts = (visible(self, rows) & part(seen, rows, ALL) for rows in blocks(self, size))
         return torch.cat([some.sum(-1) for some in counts], -1).to(dtype)
 
     def seen_of(self, keys: Bool[Tensor, "b g s"]) -> Bool[Tensor, "b h q"]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 ALL = slice(None)
@@ -86,11 +88,7 @@ class Call:
         if torch.compiler.is_compiling():  # there are no values yet
             return False
         parts = (x.detach().sum(dtype=torch.promote_types(x.dtype, torch.float32)) for x in (self.q, self.k, self.v))
-        finite = torch.stack(list(parts)).isfinite().all()
-        try:
-            return bool(finite)
-        except RuntimeError:  # under vmap it is one answer for each
-            return False
+        return _known(torch.stack(list(parts)).isfinite().all())
 
 
 def checked(
@@ -126,7 +124,7 @@ def checked(
         if mask.dtype != torch.bool:
             hidden = mask <= max(torch.finfo(mask.dtype).min / 2, HIDES)
             # One that learns is a bias even where it still is 0.
-            boolean = not mask.requires_grad and bool((hidden | (mask == 0)).all())
+            boolean = not wants_gradients(mask) and _known((hidden | (mask == 0)).all())
             mask, bias = (~hidden, None) if boolean else (None, mask.masked_fill(hidden, -math.inf))
     return Call(q, k, v, causal, scale, mask, bias, window)
 
@@ -199,6 +197,25 @@ def dense(x: Tensor) -> Tensor:
     1
     """
     return x if x.stride(3) == 1 else x.contiguous()
+
+
+def wants_gradients(x: Tensor) -> bool:
+    """Whether gradients of a tensor are wanted, in either direction; one that vmap maps over does not say so itself."""
+    if torch.compiler.is_compiling():  # to the compiler a tensor says nothing of transforms
+        return x.requires_grad or torch._C._are_functorch_transforms_active()
+    while is_batchedtensor(x):
+        x = get_unwrapped(x)
+    if x.requires_grad or forward_ad.unpack_dual(x).tangent is not None:
+        return True
+    return is_functorch_wrapped_tensor(x) and wants_gradients(get_unwrapped(x))
+
+
+def _known(answer: Tensor) -> bool:
+    """Whether it is known to be yes: under vmap it is one answer for each."""
+    try:
+        return bool(answer)
+    except RuntimeError:
+        return False
 
 
 def _four_axes(mask: Tensor, full: tuple[int, ...]) -> Tensor:

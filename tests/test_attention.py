@@ -2,6 +2,9 @@
 
 import itertools
 import math
+import subprocess
+import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -191,10 +194,13 @@ def test_entropies_from_many_small_blocks(
 
 
 @pytest.mark.parametrize("long", [1, 2048])
-def test_nothing_to_attend_to(monkeypatch: pytest.MonkeyPatch, long: int) -> None:
+@pytest.mark.parametrize("mask", [None, (20, 20), (0, 1, 1, 20), (0, 1, 20, 20)])
+@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+def test_nothing_to_attend_to(monkeypatch: pytest.MonkeyPatch, backend: str, mask: tuple[int, ...] | None, long: int) -> None:
     monkeypatch.setattr(entropies, "LONG", long)
-    none = torch.zeros(0, 2, 20, 8)
-    assert adaptive_attention(none, none, none, causal=True).shape == (0, 2, 20, 8)
+    none, seen = torch.zeros(0, 2, 20, 8), None if mask is None else torch.ones(mask, dtype=torch.bool)
+    assert adaptive_attention(none, none, none, causal=True, mask=seen, backend=backend).shape == (0, 2, 20, 8)
+    assert attention.dispersion(none, none, causal=True, mask=seen).spread.shape == (0, 2, 20)
 
 
 def test_entropy_where_keys_share_a_large_part() -> None:
@@ -329,6 +335,69 @@ def test_the_reference_has_gradients(kind: str) -> None:
     parts, mask = [x.requires_grad_() for x in tensors(shape, 13, size=0.7)], mask_of(kind, shape, 14)
     rule = EffectiveItems(1.2)
     assert torch.autograd.gradcheck(lambda *x: adaptive_attention(*x, causal=True, mask=mask, rule=rule), parts)
+
+
+def by_sample(attend: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    return lambda *parts: torch.func.vmap(lambda *one: attend(*(x[None] for x in one))[0])(*parts)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # which torch uses itself, forwards
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("keys", [5, entropies.LONG])
+def test_no_transform_loses_a_gradient(mapped: bool, keys: int) -> None:
+    """What vmap maps over says of itself that it wants none, and so does what carries a derivative forwards."""
+    parts = tuple(tensors((2, 2, 1, entropies.MANY, keys, 2, 3), 17))
+    along = tuple(tensors((2, 2, 1, entropies.MANY, keys, 2, 3), 18))
+
+    def summed(backend: str, mapped: bool) -> Callable[..., torch.Tensor]:
+        def attend(*one: torch.Tensor) -> torch.Tensor:
+            return adaptive_attention(*one, causal=True, backend=backend)
+
+        return lambda *x: (by_sample(attend) if mapped else attend)(*x).square().sum()
+
+    auto, truth = summed("auto", mapped), summed("reference", False)
+    expected = torch.func.grad(truth, (0, 1, 2))(*parts)
+    tracked = [x.clone().requires_grad_() for x in parts]
+    auto(*tracked).backward()
+    slope = sum((x * y).sum() for x, y in zip(expected, along))
+    torch.testing.assert_close(tuple(x.grad for x in tracked), expected)
+    torch.testing.assert_close(torch.func.grad(auto, (0, 1, 2))(*parts), expected)
+    torch.testing.assert_close(torch.func.jvp(auto, parts, along)[1], slope)
+
+
+def test_a_bias_of_each_sample_may_be_mapped_over() -> None:
+    q, k, v = tensors((2, 2, 2, 3, 5, 4, 4), 17)
+    bias = torch.zeros(2, 2, 3, 5, dtype=torch.float64)
+
+    def summed(bias: torch.Tensor) -> torch.Tensor:
+        return adaptive_attention(q, k, v, causal=True, mask=bias).square().sum()
+
+    def mapped(bias: torch.Tensor) -> torch.Tensor:
+        return (
+            by_sample(lambda q, k, v, bias: adaptive_attention(q, k, v, causal=True, mask=bias))(q, k, v, bias).square().sum()
+        )
+
+    torch.testing.assert_close(torch.func.grad(mapped)(bias), torch.func.grad(summed)(bias))
+
+
+COMPILED = """
+import torch
+from thermocline.attention import adaptive_attention
+
+q, k, v = torch.randn(3, 2, 2, 5, 4, dtype=torch.float64)
+auto, truth = (
+    lambda q, name=name: adaptive_attention(q, k, v, causal=True, backend=name).square().sum() for name in ("auto", "reference")
+)
+found = torch.compile(torch.func.grad(auto), backend="eager", fullgraph=True)(q)
+print(torch.allclose(found, torch.func.grad(truth)(q)))
+"""
+
+
+def test_nor_does_a_compiled_one() -> None:
+    """In a process of its own: types that tests check cannot be traced."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_auto_says_what_it_took_and_why() -> None:

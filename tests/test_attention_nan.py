@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from thermocline.attention import adaptive_attention
+from thermocline.attention import adaptive_attention, dispersion
 from thermocline.attention.call import checked, visible
 
 SIZES = {"prompt": (5, 5), "decoding": (1, 6), "sums over blocks": (16, 2048)}  # the last by another road to the entropies
@@ -64,6 +64,16 @@ def test_a_row_that_sees_nothing_is_zeros_whatever_it_asks(backend: str) -> None
     out = adaptive_attention(q, k, v, causal=False, mask=mask, backend=backend)
     assert out.isfinite().all()
     assert not out[0, 0, 1].any()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_key_that_a_bias_hides_disperses_nothing(bad: float) -> None:
+    q, k = (torch.randn(1, 1, 4, 3, generator=torch.Generator().manual_seed(i)) for i in range(2))
+    bias = torch.randn(4, 4, generator=torch.Generator().manual_seed(2)).index_fill(1, torch.tensor([2]), -math.inf)
+    expected = dispersion(q, k, causal=False, mask=bias)
+    found = dispersion(q, k.index_fill(2, torch.tensor([2]), bad), causal=False, mask=bias)
+    for one, two in zip(found, expected):
+        torch.testing.assert_close(one, two)
 
 
 def test_numbers_whose_sum_is_too_large_are_finite_all_the_same() -> None:

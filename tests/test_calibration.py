@@ -51,6 +51,10 @@ def test_arrays_are_read_as_tensors_are(dtype: type) -> None:
         assert softmax.fit_temperature(rows, short) == softmax.fit_temperature(logits, labels)
     for score in (softmax.brier_score, softmax.negative_log_likelihood):
         assert score(short, probabilities=p.numpy()) == score(labels, probabilities=p)
+        # An axis of length 1 may run backwards and be contiguous to numpy.
+        assert score(short[:1][::-1], probabilities=p[:1].numpy()[::-1]) == score(labels[:1], probabilities=p[:1])
+        with pytest.raises(ValueError, match="some are masked"):
+            score(np.ma.masked_array(short, mask=short == short[0]), probabilities=p)
     ece = softmax.expected_calibration_error
     assert ece(short, probabilities=p.numpy(), scheme="adaptive") == ece(labels, probabilities=p, scheme="adaptive")
 

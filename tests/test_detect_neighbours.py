@@ -65,6 +65,18 @@ def test_an_outline_changes_no_distance(
     assert torch.allclose(near, distances(train, test)[:, k - 1], rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("fitted", [True, False])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_rules_nothing_out(gen: torch.Generator, dtype: torch.dtype, fitted: bool) -> None:
+    """Neither of an outline that was made before, nor of one that is made under it."""
+    train, test = of_classes(gen, 6000, 64, 0.3)
+    detector = detect.KNN(k=5).fit(train)
+    expected = detector.score(test)
+    assert detector._outline is not None
+    with torch.autocast("cpu", dtype=dtype):
+        assert torch.equal((detector if fitted else detect.KNN(k=5).fit(train)).score(test), expected)
+
+
 @pytest.mark.parametrize("left", [0.9, 0.5, 0.1, 1e-3, 0])
 def test_any_number_of_axes_will_do(gen: torch.Generator, monkeypatch: pytest.MonkeyPatch, left: float) -> None:
     monkeypatch.setattr(outlines, "LEFT", left)

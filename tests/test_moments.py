@@ -1,12 +1,25 @@
 """How a stream is cut cannot change the answer; float64 against numpy."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thermocline.moments import NARROW, STRIP, ClassMoments, Moments, class_means, grouped, reals, require_finite
+from thermocline.moments import (
+    NARROW,
+    STRIP,
+    ClassMoments,
+    Moments,
+    class_means,
+    grouped,
+    reals,
+    require_finite,
+    require_labels,
+)
 
 
 def sample(seed: int, n: int = 41, d: int = 6) -> torch.Tensor:
@@ -297,6 +310,27 @@ def test_numbers_of_any_kind_are_read() -> None:
         assert torch.equal(reals(same, "x"), torch.arange(3, dtype=torch.float64))
     assert reals(np.ones(2, dtype=np.float32), "x").dtype == torch.float32
     assert reals(half := torch.ones(2, dtype=torch.bfloat16), "x") is half
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 4), (4, 1), (2, 3)])
+def test_an_array_may_run_backwards_along_any_axis(shape: tuple[int, ...]) -> None:
+    """An axis of length 1 too, which numpy takes for one in order and torch does not."""
+    there = np.arange(math.prod(shape)).reshape(shape).astype(np.float64)
+    for axes in itertools.product([False, True], repeat=len(shape)):
+        back = np.flip(there, [axis for axis, flipped in enumerate(axes) if flipped])
+        assert torch.equal(reals(back, "x"), torch.tensor(back.tolist(), dtype=torch.float64))
+    assert require_labels(1, np.ones(1, dtype=np.uint8)[::-1]).tolist() == [1]
+
+
+def test_what_is_not_there_is_not_read() -> None:
+    holed = np.ma.masked_array([[1.0, 2.0], [3.0, 1e20]], mask=[[0, 0], [0, 1]])
+    with pytest.raises(TypeError, match="^x must be real numbers, and some are masked"):
+        Moments.of(holed)
+    assert Moments.of(np.ma.masked_array(holed.data)).count == 2
+    with pytest.raises(ValueError, match="^every sample needs a label, and some are masked"):
+        require_labels(2, np.ma.masked_array([0, 999], mask=[0, 1]))
+    with pytest.raises(TypeError, match=r"^x must be dense, got torch.sparse_coo"):
+        Moments.of(torch.eye(2).to_sparse())
 
 
 def test_a_covariance_needs_samples() -> None:

@@ -151,6 +151,11 @@ def test_temperatures_that_hold_a_target(gen: torch.Generator, scale: float) -> 
 def test_logits_without_size_have_a_documented_temperature() -> None:
     assert float(softmax.temperature_for_norm(torch.zeros(3, 4), 1.0)) == torch.finfo(torch.float32).tiny
     assert float(softmax.temperature_for_entropy(torch.zeros(3, 4), 1.0)) > 0
+    for same in (5.0, -1e30):  # as a head of zeros with a bias gives
+        logits = torch.full((3, 4), same, requires_grad=True)
+        (found := softmax.temperature_for_entropy(logits, 1.0)).backward()
+        assert found.item() == softmax.temperature_for_entropy(torch.zeros(3, 4), 1.0).item()
+        assert not logits.grad.any()
 
 
 @pytest.mark.parametrize(("rule", "target"), [(softmax.temperature_for_norm, 0.7), (softmax.temperature_for_entropy, 1.1)])

@@ -6,6 +6,7 @@ NaN or infinity in the input propagates to every reader; a caller that wants an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -292,9 +293,15 @@ def reals(x: Real[Array, "..."] | Sequence[Any], what: str) -> Float[Tensor, "..
         array = np.require(x, requirements=["C", "W"])
         if array.dtype.kind not in "biuf":
             raise TypeError(f"{what} must be real numbers, got {type(x).__name__} of {array.dtype}")
-        x = torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))  # files may have the other one
+        if np.ma.is_masked(array):
+            raise TypeError(f"{what} must be real numbers, and some are masked: leave those samples out, or fill them")
+        # Files may have the other byte order, and to numpy an axis of length 1 is in order even if it runs backwards.
+        other = not array.dtype.isnative or min(array.strides, default=0) < 0
+        x = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")) if other else array)
     if x.is_complex():
         raise TypeError(f"{what} must be real numbers, got {x.dtype}")
+    if x.layout != torch.strided:
+        raise TypeError(f"{what} must be dense, got {x.layout}: call to_dense() first")
     return x if x.is_floating_point() else x.double()
 
 
@@ -321,6 +328,12 @@ def require_finite(x: Float[Tensor, "..."], what: str) -> None:
         raise ValueError(f"{what} must not be NaN or infinite")
 
 
+def unrounded(x: Tensor) -> AbstractContextManager[object]:
+    """Products as wide as what is multiplied: autocast would round it to halves."""
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+
+
 def require_labels(samples: int, labels: Integer[Array, "n"] | Sequence[int]) -> Int[Tensor, "n"]:
     """Labels as a tensor of int64; raise unless every sample has one, an integer: one-hot rows are not.
 
@@ -334,6 +347,8 @@ def require_labels(samples: int, labels: Integer[Array, "n"] | Sequence[int]) ->
         raise ValueError(f"labels must be a vector of class indices, got {found.dtype} of shape {tuple(found.shape)}")
     if samples != len(found):
         raise ValueError(f"every sample needs a label: there are {samples} samples and {len(found)} labels")
+    if np.ma.is_masked(labels):
+        raise ValueError("every sample needs a label, and some are masked: leave those samples out")
     return found.long() if isinstance(found, Tensor) else torch.from_numpy(found.astype(np.int64))
 
 

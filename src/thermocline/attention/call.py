@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 ALL = slice(None)
@@ -65,7 +66,8 @@ class Call:
         if seen.shape[2] == 1:
             counted = functional.pad(seen[:, :, 0].expand(-1, -1, self.keys).cumsum(-1), (1, 0))
             return (counted[..., stop] - counted[..., start]).to(dtype)
-        counts = (visible(self, rows) & part(seen, rows, ALL) for rows in blocks(self, 2**22 // seen[:, :, 0, 0].numel()))
+        size = 2**22 // max(seen[:, :, 0, 0].numel(), 1)
+        counts = (visible(self, rows) & part(seen, rows, ALL) for rows in blocks(self, size))
         return torch.cat([some.sum(-1) for some in counts], -1).to(dtype)
 
     def seen_of(self, keys: Bool[Tensor, "b g s"]) -> Bool[Tensor, "b h q"]:
@@ -86,11 +88,7 @@ class Call:
         if torch.compiler.is_compiling():  # there are no values yet
             return False
         parts = (x.detach().sum(dtype=torch.promote_types(x.dtype, torch.float32)) for x in (self.q, self.k, self.v))
-        finite = torch.stack(list(parts)).isfinite().all()
-        try:
-            return bool(finite)
-        except RuntimeError:  # under vmap it is one answer for each
-            return False
+        return _known(torch.stack(list(parts)).isfinite().all())
 
 
 def checked(
@@ -126,7 +124,7 @@ def checked(
         if mask.dtype != torch.bool:
             hidden = mask <= max(torch.finfo(mask.dtype).min / 2, HIDES)
             # One that learns is a bias even where it still is 0.
-            boolean = not mask.requires_grad and bool((hidden | (mask == 0)).all())
+            boolean = not wants_gradients(mask) and _known((hidden | (mask == 0)).all())
             mask, bias = (~hidden, None) if boolean else (None, mask.masked_fill(hidden, -math.inf))
     return Call(q, k, v, causal, scale, mask, bias, window)
 
@@ -201,10 +199,23 @@ def dense(x: Tensor) -> Tensor:
     return x if x.stride(3) == 1 else x.contiguous()
 
 
-def unrounded(x: Tensor) -> AbstractContextManager[object]:
-    """Products as wide as what is multiplied: autocast would round logits to halves."""
-    device = x.device.type
-    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+def wants_gradients(x: Tensor) -> bool:
+    """Whether gradients of a tensor are wanted, in either direction; one that vmap maps over does not say so itself."""
+    if torch.compiler.is_compiling():  # to the compiler a tensor says nothing of transforms
+        return x.requires_grad or torch._C._are_functorch_transforms_active()
+    while is_batchedtensor(x):
+        x = get_unwrapped(x)
+    if x.requires_grad or forward_ad.unpack_dual(x).tangent is not None:
+        return True
+    return is_functorch_wrapped_tensor(x) and wants_gradients(get_unwrapped(x))
+
+
+def _known(answer: Tensor) -> bool:
+    """Whether it is known to be yes: under vmap it is one answer for each."""
+    try:
+        return bool(answer)
+    except RuntimeError:
+        return False
 
 
 def _four_axes(mask: Tensor, full: tuple[int, ...]) -> Tensor:

@@ -9,9 +9,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from thermocline.attention import reference, sdpa, triton
-from thermocline.attention.call import Call, checked, unrounded
+from thermocline.attention.call import Call, checked
 from thermocline.attention.reference import Attended
 from thermocline.attention.rules import PUBLISHED, Rule, named
+from thermocline.moments import unrounded
 
 Mask = Bool[Tensor, "..."] | Float[Tensor, "..."]
 

@@ -52,7 +52,7 @@ def dispersion(
     """
     call = checked(q, k, k, causal=causal, scale=scale, mask=mask, window=window)
     n = call.lengths.expand(q.shape[:3])
-    size = _NUMBERS.get(q.device.type, 2**22) // (q.shape[0] * q.shape[1])
+    size = _NUMBERS.get(q.device.type, 2**22) // max(q.shape[0] * q.shape[1], 1)
     parts = [_rows(call, rows, temperature) for rows in blocks(call, size)]
     entropy, largest, spread = (torch.cat(part, -1) for part in zip(*parts))
     share = torch.where(n > 0, 1 / n, 0)

@@ -12,8 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from thermocline import softmax
-from thermocline.attention.call import ALL, Call, part, unrounded, visible
+from thermocline.attention.call import ALL, Call, part, visible
 from thermocline.attention.rules import Rule
+from thermocline.moments import unrounded
 
 
 class Attended(NamedTuple):
@@ -82,5 +83,6 @@ def logits(call: Call, rows: slice = ALL) -> Float[Tensor, "b h r s"]:
     with unrounded(call.q):
         e = (grouped @ call.k.to(dtype).transpose(2, 3)[:, :, None]).flatten(1, 2) * call.scale
     if call.bias is not None:
-        e = e + part(call.bias, rows, ALL)
+        bias = part(call.bias, rows, ALL)
+        e = (e + bias).masked_fill(bias == -math.inf, -math.inf)  # NaN - inf would be NaN
     return e.masked_fill(~visible(call, rows), -math.inf)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from thermocline.attention import stock
-from thermocline.attention.call import Call, dense
+from thermocline.attention.call import Call, dense, wants_gradients
 from thermocline.attention.entropies import entropies
 from thermocline.attention.reference import Attended, apart
 from thermocline.attention.rules import Rule
@@ -20,7 +20,7 @@ def refusal(call: Call) -> str | None:
     device, dtype = call.q.device.type, call.q.dtype
     if call.bias is not None:
         return "its mask adds numbers other than 0 and -inf, which would have to be sharpened as logits are"
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (call.q, call.k, call.v)):
+    if torch.is_grad_enabled() and any(wants_gradients(x) for x in (call.q, call.k, call.v)):
         return "gradients are wanted, and entropies have none here: call it under torch.no_grad()"
     if device not in ("cpu", "cuda"):
         return f"it knows kernels for cpu and cuda, and the tensors are on {device}"

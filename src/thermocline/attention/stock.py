@@ -62,7 +62,7 @@ def pieces(call: Call) -> Iterator[Piece]:
         seen = None if call.mask is None else call.mask.expand(-1, -1, -1, call.keys)
         yield Piece(slice(0, call.queries), slice(0, call.keys), call.causal, seen)
         return
-    groups = 1 if call.mask is None else call.mask[:, :, 0, 0].numel()
+    groups = 1 if call.mask is None else max(call.mask[:, :, 0, 0].numel(), 1)
     most = ROWS if call.window is None else min(max(call.window, 64), ROWS)
     for rows in blocks(call, MASK // groups, most):
         keys = reach(call, rows)

@@ -22,7 +22,7 @@ from thermocline.detect.inputs import (
     training,
 )
 from thermocline.detect.outlines import Outline, nearest
-from thermocline.moments import require_finite, slices
+from thermocline.moments import require_finite, slices, unrounded
 
 PLACES = 8  # how many places float32 may get a neighbour wrong by, as a rule
 ROUNDING = 1e-6  # by how much float32 may get a product of unit vectors wrong
@@ -65,11 +65,12 @@ class KNN:
         require_fitted(self)
         features, _ = samples(self, features, logits, reads=("features",), width=self.bank.shape[1])
         units, half, last = _units(features), _halves(self.bank), min(self.k + PLACES, len(self.bank))
-        if self._outlined is not self.bank:
-            self._outlined, self._outline = self.bank, Outline.of(self.bank, half, last)
-        outline = self._outline
-        found = _nearest(units, self.bank, half, last) if outline is None else nearest(units, outline, last)
-        return -_kth(found, self.bank, self.k).double()
+        with unrounded(self.bank):  # bounds of an outline are certain in float32
+            if self._outlined is not self.bank:
+                self._outlined, self._outline = self.bank, Outline.of(self.bank, half, last)
+            outline = self._outline
+            found = _nearest(units, self.bank, half, last) if outline is None else nearest(units, outline, last)
+            return -_kth(found, self.bank, self.k).double()
 
 
 @dataclass(eq=False)

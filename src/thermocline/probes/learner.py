@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +34,7 @@ class Learner(Generic[K]):
             bank.begin()
         total, held, batch = 0, 0, self.settings.batch
         for given, names in stream:
-            features, labels = {tap: reals(x, f"tap {tap!r}") for tap, x in given.items()}, torch.as_tensor(names)
+            features, labels = {tap: reals(x, f"tap {tap!r}") for tap, x in given.items()}, _tensor(names)
             self._check(features, labels, where)
             start, rows = 0, len(labels)
             total += rows
@@ -105,6 +106,13 @@ class Learner(Generic[K]):
         for tap in self.widths:
             if not flags[tap]:
                 raise ValueError(f"tap {tap!r}: features in {where} are NaN, infinite or too large to square in their dtype")
+
+
+def _tensor(labels: Array) -> Tensor:
+    if isinstance(labels, Tensor):
+        return labels
+    array = np.asarray(labels)  # copied, as it may run backwards, and files may have the other byte order
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
 
 
 def _banks(features: Mapping[K, Tensor], settings: Settings) -> list[Bank[K]]:

@@ -275,4 +275,8 @@ def _tensor(x: Tensor | np.ndarray) -> Tensor:
     if isinstance(x, Tensor):
         return x
     array = np.require(x, requirements=["C", "W"])
-    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))  # files may have the other byte order
+    if np.ma.is_masked(array):
+        raise ValueError("every sample needs its numbers, and some are masked: leave those samples out")
+    # Files may have the other byte order, and to numpy an axis of length 1 is in order even if it runs backwards.
+    other = not array.dtype.isnative or min(array.strides, default=0) < 0
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")) if other else array)

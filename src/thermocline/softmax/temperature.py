@@ -106,7 +106,8 @@ def temperature_for_entropy(logits: Float[Tensor, "n c"], target: float) -> Floa
             hot = entropy(wide, temperature=middle.exp()).mean() > target
             low, high = torch.where(hot, low, middle), torch.where(hot, middle, high)
         found = ((low + high) / 2).exp()
-        p, z = softmax(wide, temperature=found), wide / found
+        z = _shifted(wide, found, 1)
+        p = torch.softmax(z, 1)
         slope = (p * (z - (p * z).sum(1, keepdim=True)).square()).sum(1).mean()
     # H(e, T(e)) = target for all e, so d log T / de = -(dH/de) / (dH / d log T), the latter being mean_i Var_p(e_i / T): what
     # follows is T, with that gradient.

@@ -84,7 +84,8 @@ def advise(runs: Runs) -> None:
 def tradeoff(
     runs: Runs,
     output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Also write a .html page, a .svg or .png figure, or .csv or .parquet.")
+        Path | None,
+        typer.Option("--out", "-o", help="Also write a .html page, a .svg, .png or .pdf figure, or .csv or .parquet."),
     ] = None,
     detector: Annotated[str, typer.Option(help="Only this detector (default: NECO in full, a line for each other).")] = "",
     ood: Annotated[str, typer.Option(help="Only this out-of-distribution data set.")] = "",

@@ -114,7 +114,8 @@ def _doubts(runs: Sequence[Loaded]) -> Iterator[str]:
             scans.setdefault(run.spec.scanned, []).append(run)
         moved = run.rows.filter(pc.field("measure") == "temperature")["value"].to_pylist() if run.spec.scanned else []
         if len(set(moved)) > 1:
-            yield f"{run.path}: its temperature went from {moved[0]:g} to {moved[-1]:g} while watched; it is named by the first"
+            named = f"it is named T = {run.spec.train.temperature:g}, which it was opened with (temperature=)"
+            yield f"{run.path}: its temperature went from {moved[0]:g} to {moved[-1]:g} while watched; {named}"
     for first, *others in scans.values():
         if others:
             paths = " and ".join(str(one.path) for one in others)

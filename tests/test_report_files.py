@@ -141,6 +141,14 @@ def test_of_a_net_at_chance_nothing_else_is_said(tmp_path, undrawn):
     )  # fmt: skip
 
 
+def test_where_some_seeds_learned_it_is_not_said_that_none_did(tmp_path, undrawn):
+    for seed, reached in enumerate((0.999, 0.999, 0.06)):
+        write(tmp_path / str(seed), **COLD, seed=seed, reached=reached)
+    assert "At no temperature has every seed learned its training images, so no claim is judged." in [
+        one.sentence for one in report.verdicts(summarise(tmp_path))
+    ]
+
+
 def test_a_coldest_net_that_has_not_learned_is_no_baseline(tmp_path, undrawn):
     write(tmp_path / "colder", **{**COLD, "temperature": 0.1}, reached=0.06)
     write_pair(tmp_path)

@@ -364,7 +364,7 @@ def test_neco_is_shown_and_the_others_are_listed(tmp_path):
 
 def test_files_say_the_same(tmp_path):
     some = found(sweep(tmp_path / "runs", 0.5, detectors=("neco", "msp")))
-    for name in ("page.html", "figure.svg", "figure.PNG", "deep/points.csv", "points.parquet"):
+    for name in ("page.html", "figure.svg", "figure.PNG", "figure.pdf", "deep/points.csv", "points.parquet"):
         assert advise.save(some, tmp_path / name).stat().st_size > 500
     rows = pyarrow.parquet.read_table(tmp_path / "points.parquet")
     assert rows.num_rows == 24
@@ -377,7 +377,7 @@ def test_files_say_the_same(tmp_path):
     assert len(list(drawing.iter("{http://www.w3.org/2000/svg}path"))) > 10
     assert (tmp_path / "figure.PNG").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match="end its name in one of .html, .svg"):
-        advise.save(some, tmp_path / "page.pdf")
+        advise.save(some, tmp_path / "page.docx")
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot write"):
         advise.save(some, tmp_path / "file/page.html")

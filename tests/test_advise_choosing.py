@@ -68,8 +68,11 @@ def test_advice_follows_the_numbers(tmp_path):
     assert "mlp on runes, data.classes = 10" not in said  # nothing to tell it from
     assert "high test accuracy" in said
     assert "low OOD drop, svhn" in said
-    with pytest.raises(KeyError, match="'speed'; there are: accuracy, few layers"):
+    with pytest.raises(KeyError, match="'speed'; there are: 'accuracy', 'few layers', 'transfer, "):
         found["speed"]
+    assert repr(found).startswith(
+        "Advice(accuracy: take T = 10; few layers: either: no difference that counts; transfer, svhn: "
+    )
 
 
 def test_the_best_layer_is_judged_by_what_it_knows_not_by_what_is_lost(tmp_path):

@@ -4,7 +4,9 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from thermocline import bench
+from thermocline import bench, cli
 from thermocline.bench import case, full, images, watching, worker
 from thermocline.spec import Failure, InputError
 
@@ -40,6 +42,28 @@ def test_inputs_are_the_same_in_every_process(name: str) -> None:
     one = bench.BENCHES[name]
     first, again = (case.answered(one.ours(one.inputs(tiny(name)))) for _ in range(2))
     assert all(np.array_equal(first[key], again[key]) for key in first if key != "share")  # of the time
+
+
+def test_a_log_gets_a_line_a_benchmark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A status leaves no trace where nobody looks on, and the table comes at the end."""
+    times = {
+        "ours_seconds": 1.0,
+        "theirs_seconds": 2.0,
+        "ratio": 2.0,
+        "ours_peak_mb": 1.0,
+        "theirs_peak_mb": 1.0,
+        "memory_ratio": 1.0,
+    }
+    seen = []
+
+    def results(*_: object, **__: object) -> Iterator[SimpleNamespace]:
+        for name in ("first", "second"):
+            yield SimpleNamespace(name=name, hardware="", note="", agree=True, difference="", **times)
+            seen.append(capsys.readouterr().err)
+
+    monkeypatch.setattr(bench, "run", results)
+    cli.bench(["measure"], threads=1, repeat=1, scale=1.0, device="cpu")
+    assert seen == ["done: first\n", "done: second\n"]
 
 
 def test_a_difference_is_seen() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -63,6 +65,12 @@ def test_take_augments_as_drawn() -> None:
     assert not torch.equal(first, split.take(indices).images)
     with pytest.raises(InputError, match="draws"):
         split.take(indices, augment="flip")
+
+
+def test_a_split_shows_itself_without_its_pixels() -> None:
+    assert repr(rgb_split()) == "Split(noise: 10 images, 8 x 8 pixels, RGB, 2 classes)"
+    unlabelled = dataclasses.replace(rgb_split(), classes=0)
+    assert repr(unlabelled) == "Split(noise: 10 images, 8 x 8 pixels, RGB, no labels)"
 
 
 def test_to_moves_every_tensor() -> None:

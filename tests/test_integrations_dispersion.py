@@ -307,15 +307,18 @@ def test_kept_read_back_and_drawn(gen: torch.Generator, tmp_path: Path) -> None:
     assert "var(--" not in svg
     assert 'fill="#000"' not in svg, "every word has a colour that the page turns in the dark, the legend's title too"
     assert found.write(tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(InputError, match="end its name in one of .html, .svg, .png"):
-        found.write(tmp_path / "figure.pdf")
+    assert found.write(tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(InputError, match="end its name in one of .html, .svg, .png, .pdf"):
+        found.write(tmp_path / "figure.docx")
 
 
 def test_the_report_verb_draws_a_scan_that_was_kept(gen: torch.Generator, tmp_path: Path) -> None:
     found = dispersion.scan(cases.model("llama"), [torch.randint(cases.WORDS, (2, 8), generator=gen)], name="tiny")
     found.save(tmp_path / "runs/mine")
-    called = CliRunner().invoke(app, ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "a.html")])
+    more = ["-o", str(tmp_path / "a.html"), "--figures", str(tmp_path / "figures")]
+    called = CliRunner().invoke(app, ["report", str(tmp_path / "runs"), *more])
     assert called.exit_code == 0, called.output
+    assert {file.suffix for file in (tmp_path / "figures").iterdir()} == {".svg", ".png", ".pdf"}
     assert (tmp_path / "a.html").read_text() == found.write(tmp_path / "b.html").read_text()
     found.save(tmp_path / "runs/other")
     with pytest.raises(InputError, match=r"mine is a scan of attention, .*; left out: .*other is a scan of attention"):

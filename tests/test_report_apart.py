@@ -19,7 +19,7 @@ def test_two_scans_of_one_architecture_are_two_nets(tmp_path, undrawn):
     write(tmp_path / "second", **{**HOT, "temperature": 1})
     shutil.copytree(tmp_path / "second", tmp_path / "third")
     runs, notes = report.load(tmp_path)
-    assert [run.spec.net.name for run in runs] == ["mlp", "mlp (second)"]
+    assert [run.spec.net.name for run in runs] == ["mlp (first)", "mlp (second)"]
     assert "third is the same run as" in notes[0]
     assert "mlp (second) on runes" in report.render(tmp_path, tmp_path / "page.html").read_text()
 
@@ -27,11 +27,11 @@ def test_two_scans_of_one_architecture_are_two_nets(tmp_path, undrawn):
 def test_scans_in_folders_of_one_name_are_as_many_nets(tmp_path, undrawn):
     places = [write(tmp_path / name / "scan", **{**COLD, "neco": 0.6 + i / 10}) for i, name in enumerate("abc")]
     made = page.gather(places)
-    assert [run.spec.net.name for run in made.runs.values()] == ["mlp", "mlp (b/scan)", "mlp (c/scan)"]
+    assert [run.spec.net.name for run in made.runs.values()] == ["mlp (a/scan)", "mlp (b/scan)", "mlp (c/scan)"]
     assert [run.path for run in made.runs.values()] == places
     assert list(made.runs) == [one.key for one in made.summaries]
     assert [case.groups[0].members[0].auroc["digits", "neco"] for case, _ in made.drawn] == pytest.approx([0.5, 0.6, 0.7])
-    assert all(f"mlp{more} on runes" in page.html(made) for more in ("", " (b/scan)", " (c/scan)"))
+    assert all(f"mlp{more} on runes" in page.html(made) for more in (" (a/scan)", " (b/scan)", " (c/scan)"))
 
 
 def observed(folder, at, *, seed=0, follow=(), without=(), **numbers):
@@ -62,9 +62,25 @@ def test_different_scans_of_one_seed_are_different_nets_and_the_note_says_how_to
     for at, neco in (("a", 0.7), ("b", 0.8), ("c", 0.9)):
         observed(tmp_path, at, neco=neco, ood=("digits",) if at == "c" else ("runes:1", "digits"))
     runs, (note,) = report.load(tmp_path)
-    assert [run.spec.net.name for run in runs] == ["mlp", "mlp (b)", "mlp (c)"]
+    assert [run.spec.net.name for run in runs] == ["mlp (a)", "mlp (b)", "mlp (c)"]
+    assert note.startswith(f"{tmp_path / 'a'}, {tmp_path / 'b'} and {tmp_path / 'c'} have one net's name")
     assert "seed=" in note
     assert len(cases(report.summary(record.load_runs(tmp_path)))) == 3, "by the library too"
+
+
+def test_checkpoints_stand_in_the_order_of_their_numbers(tmp_path):
+    for epoch in (2, 10, 9):
+        observed(tmp_path, f"epoch{epoch}", neco=0.7 + epoch / 100)
+    runs, (note,) = report.load(tmp_path)
+    assert [run.spec.net.name for run in runs] == ["mlp (epoch2)", "mlp (epoch9)", "mlp (epoch10)"]
+    assert "as checkpoints of one training should be" in note
+
+
+def test_the_first_of_two_nets_is_a_seed_where_there_are_others(tmp_path):
+    for at, seed, neco in (("a", 0, 0.7), ("b", 0, 0.8), ("c", 1, 0.9)):
+        observed(tmp_path, at, seed=seed, neco=neco)
+    found = {case.title: case.groups[0].seeds for case in cases(report.summary(report.load(tmp_path)[0]))}
+    assert found == {"mlp on runes": 2, "mlp (b) on runes": 1}
 
 
 def test_a_watch_and_a_scan_of_one_net_are_two_columns(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import functools
 import http.client
@@ -99,7 +100,7 @@ def test_a_rank_is_held_against_the_classes_that_training_images_have(tmp_path, 
 def everywhere(folder: Path) -> dict[str, str]:
     """What the terminal, the page and Markdown say, without how they say it."""
     said = {"terminal": printed(report.terminal(summarise(folder)), width=2000)}
-    for kind in page.FORMATS:
+    for kind in ("html", "md"):
         said[kind] = report.render(folder, folder / f"page.{kind}", format=kind).read_text()
     return {kind: re.sub(r"\s+", " ", text) for kind, text in said.items()}
 
@@ -139,6 +140,14 @@ def test_of_a_net_at_chance_nothing_else_is_said(tmp_path, undrawn):
     assert (only.status, only.sentence) == (
         "caution", "None of these nets has learned its training images, so no claim is judged.",
     )  # fmt: skip
+
+
+def test_where_some_seeds_learned_it_is_not_said_that_none_did(tmp_path, undrawn):
+    for seed, reached in enumerate((0.999, 0.999, 0.06)):
+        write(tmp_path / str(seed), **COLD, seed=seed, reached=reached)
+    assert "At no temperature has every seed learned its training images, so no claim is judged." in [
+        one.sentence for one in report.verdicts(summarise(tmp_path))
+    ]
 
 
 def test_a_coldest_net_that_has_not_learned_is_no_baseline(tmp_path, undrawn):
@@ -482,6 +491,8 @@ def test_the_verb_writes_markdown_says_verdicts_and_names_what_it_skipped(tmp_pa
     assert (tmp_path / "report.md").read_text().startswith("# mlp on runes")
     assert "report: page.md" in thermocline("report", "runs", "-o", "page.md", cwd=tmp_path)
     assert (tmp_path / "page.md").read_text().startswith("# mlp on runes")
+    assert "report: table.tex" in thermocline("report", "runs", "-o", "table.tex", cwd=tmp_path)
+    assert (tmp_path / "table.tex").read_text().startswith("% needs")
     for words, told in (
         (("--format", "pdf"), "html"),
         (("--format", "md", "-o", "page.html"), "page.html would hold md: end its name in .md"),
@@ -489,6 +500,31 @@ def test_the_verb_writes_markdown_says_verdicts_and_names_what_it_skipped(tmp_pa
         (("--watch", "-o", "page.html"), "writes nothing"),
     ):
         assert told in thermocline("report", "runs", *words, cwd=tmp_path, code=2)
+
+
+def test_the_table_alone_is_written_for_latex_and_for_programs(tmp_path, undrawn):
+    for seed, neco in ((0, 0.7), (1, 0.72), (2, 0.71)):
+        write(tmp_path / "runs" / f"cold{seed}", **COLD, seed=seed)
+        write(tmp_path / "runs" / f"hot{seed}", **{**HOT, "neco": neco}, seed=seed)
+    write(tmp_path / "runs" / "other", **COLD, data="a_b&c")
+    text = report.render(tmp_path / "runs", tmp_path / "deep/table.tex", format="tex").read_text()
+    assert r" & \multicolumn{2}{c}{mlp on runes} & \multicolumn{1}{c}{mlp on a\_b\&c} \\" in text
+    assert " & $T = 1$ & $T = 1000$ & $T = 1$ " in text
+    assert "% under each mean: 95 % t-interval, 3 seeds" in text
+    assert r"digits, neco & 0.700 & 0.610 & 0.700 \\" in text
+    assert r"{\scriptsize 0.585 to 0.635}" in text
+    rows = csv.DictReader(report.render(tmp_path / "runs", tmp_path / "table.csv", format="csv").read_text().splitlines())
+    (one,) = (
+        row for row in rows if (row["quantity"], row["temperature"], row["measure"]) == ("digits, neco", "1000.0", "auroc")
+    )
+    assert (one["nets"], one["part"], one["seeds"]) == ("mlp on runes", "Detection: AUROC", "3")
+    assert [float(one[name]) for name in ("low", "mean", "high")] == pytest.approx([0.5852, 0.61, 0.6348], abs=1e-4)
+    write(tmp_path / "later/hot", **HOT, finish=False)
+    write(tmp_path / "later/chance", **COLD, reached=0.06)
+    assert (
+        "& $T = 1$ (not learned) & $T = 1000$ (unfinished) "
+        in report.render(tmp_path / "later", tmp_path / "later.tex", format="tex").read_text()
+    )
 
 
 def test_the_verb_watches_until_it_is_stopped(tmp_path):

@@ -627,6 +627,15 @@ def test_watch_follows_a_temperature_that_moves(way: str) -> None:
         watch.step(4, temperature=-1.0)
 
 
+def test_a_report_says_which_temperature_a_watch_is_named_by(tmp_path: Path) -> None:
+    """It may have been set before the first step, and after the watch was opened."""
+    with tc.Watch(seeded(Foreign), SETS["train"], every=1, directory=tmp_path / "watch", temperature=2.0) as watch:
+        for step, temperature in enumerate((100.0, 50.0)):
+            watch.step(step, temperature=temperature)
+    (note,) = report.load(tmp_path)[1]
+    assert note.endswith("went from 100 to 50 while watched; it is named T = 2, which it was opened with (temperature=)")
+
+
 def test_a_watch_that_counts_measures_at_the_temperature_that_is_set() -> None:
     net = seeded(Foreign).train()
     net.dropout.eval()

@@ -111,12 +111,18 @@ class Advice:
     choices: tuple[Choice, ...]
     left_out: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """The advice in words."""
+        several = len({one.subject for one in self.choices}) > 1
+        said = (f"{f'{one.subject}, ' * several}{one.goal.title}: {one.words}" for one in self.choices)
+        return f"Advice({'; '.join(said)}; see .choices, .left_out)"
+
     def __getitem__(self, goal: str) -> Choice:
         """The choice for a goal by its title, e.g. "detection, svhn"; of several nets, that of the first."""
         for one in self.choices:
             if one.goal.title == goal:
                 return one
-        raise KeyError(f"{goal!r}; there are: {', '.join(dict.fromkeys(one.goal.title for one in self.choices))}")
+        raise KeyError(f"{goal!r}; there are: {', '.join(dict.fromkeys(repr(one.goal.title) for one in self.choices))}")
 
 
 def advise(runs: Paths | Iterable[Loaded]) -> Advice:

@@ -63,7 +63,7 @@ def suffix(path: str | Path) -> str:
 
 
 def save(found: Tradeoff, path: str | Path) -> Path:
-    """Write it as its name ends: .html a page, .svg or .png the figure, .csv or .parquet the points as rows."""
+    """Write it as its name ends: .html a page, .svg, .png or .pdf the figure, .csv or .parquet the points as rows."""
     content = _WRITERS[suffix(path)](found)
     page.write(Path(path), content)
     return Path(path)
@@ -98,7 +98,8 @@ def _drawing(found: Tradeoff, kind: str) -> bytes:
 
 
 _WRITERS: dict[str, Callable[[Tradeoff], bytes | pa.Buffer]] = {
-    ".html": _html, ".svg": functools.partial(_drawing, kind="svg"), ".png": functools.partial(_drawing, kind="png"),
+    ".html": _html,
+    **{f".{kind}": functools.partial(_drawing, kind=kind) for kind in ("svg", "png", "pdf")},
     ".csv": lambda found: record.encoded(_points(found), ".csv"),
     ".parquet": lambda found: record.encoded(_points(found), ".parquet"),
 }  # fmt: skip

@@ -255,6 +255,8 @@ def bench(
     with interruptible("the table comes at the end, of all that was asked for"), err.status("timing") as status:
         for one in benches.run(names or ["measure"], threads=threads, repeat=repeat, scale=scale, device=device):
             status.update(f"done: {one.name}")
+            if not err.is_terminal:  # where a status leaves no trace
+                err.print(f"done: {one.name}", highlight=False)
             table.title = f"{one.hardware}, scale {scale:g}"
             seconds = (f"{one.ours_seconds:.3g}", f"{one.theirs_seconds:.3g}", f"{one.ratio:.{1 if one.ratio >= 2 else 2}f} x")
             memory = (f"{one.ours_peak_mb:.0f}", f"{one.theirs_peak_mb:.0f}", f"{one.memory_ratio:.1f} x")

@@ -85,7 +85,7 @@ def report(runs: list[str], output: Path, figures: Path | None, format_: str) ->
 
     out.print(reading.terminal(run))
     say("report", drawing.save(run, output))
-    for ending in ("svg", "png") if figures else ():
+    for ending in ("svg", "png", "pdf") if figures else ():
         say("figure", drawing.save(run, Path(figures or "") / f"attention.{ending}"))
     return True
 

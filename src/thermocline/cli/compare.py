@@ -26,7 +26,13 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Also write every figure into this folder, as SVG, PNG and PDF sized for papers.")
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="html (one self-contained page) or md (default: by -o).")] = "",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="html (one self-contained page), md, or the table of numbers alone: tex or csv (default: by -o, else html).",
+        ),
+    ] = "",
     watch: Annotated[
         bool, typer.Option("--watch", help="Serve the page to this machine alone, following runs in training.")
     ] = False,
@@ -39,7 +45,8 @@ def report(
         if output or figures or format_:
             raise InputError("--watch serves a page and writes nothing: leave out --out, --figures and --format")
         return _watch(runs, port)
-    format_ = format_ or ("md" if output and output.suffix == ".md" else "html")
+    named = (name for name, endings in page.FORMATS.items() if output and output.suffix in endings)
+    format_ = format_ or next(named, "html")
     if format_ not in page.FORMATS:
         raise spec.unknown("format", format_, page.FORMATS)
     output = output or Path(f"report.{format_}")
@@ -84,7 +91,8 @@ def advise(runs: Runs) -> None:
 def tradeoff(
     runs: Runs,
     output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Also write a .html page, a .svg or .png figure, or .csv or .parquet.")
+        Path | None,
+        typer.Option("--out", "-o", help="Also write a .html page, a .svg, .png or .pdf figure, or .csv or .parquet."),
     ] = None,
     detector: Annotated[str, typer.Option(help="Only this detector (default: NECO in full, a line for each other).")] = "",
     ood: Annotated[str, typer.Option(help="Only this out-of-distribution data set.")] = "",

@@ -45,6 +45,12 @@ class Split:
     std: Float[Tensor, "c"]
     names: tuple[str, ...] = ()  # of the classes, where they are known
 
+    def __repr__(self) -> str:
+        """What it is, not its pixels."""
+        kind = f"{self.classes} classes" if self.labelled else "no labels"
+        seen = f"{self.size} x {self.size} pixels, {'grey' if self.channels == 1 else 'RGB'}"
+        return f"Split({self.name}: {len(self)} images, {seen}, {kind})"
+
     @property
     def labelled(self) -> bool:
         """Whether it has labels; where not, it has no classes and every label is -1."""

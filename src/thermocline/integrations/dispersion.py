@@ -83,7 +83,7 @@ class Diagnosis:
         return Scan(self.found).save(directory)
 
     def write(self, path: str | Path) -> Path:
-        """Write it as its name ends: .html a page, .svg or .png the figure."""
+        """Write it as its name ends: .html a page, .svg, .png or .pdf the figure."""
         page.drawing()  # says what is not installed, where that is so
         from thermocline.integrations import drawing
 

@@ -26,7 +26,7 @@ SENTENCE = (
 
 
 def save(run: Loaded, path: str | Path) -> Path:
-    """Write it as its name ends: .html a page, .svg or .png the figure."""
+    """Write it as its name ends: .html a page, .svg, .png or .pdf the figure."""
     page.write(Path(path), _WRITERS[page.known_ending(path, _WRITERS)](run))
     return Path(path)
 
@@ -62,8 +62,9 @@ def _drawing(run: Loaded, kind: str) -> bytes:
 
 
 _WRITERS: dict[str, Callable[[Loaded], bytes]] = {
-    ".html": _html, ".svg": functools.partial(_drawing, kind="svg"), ".png": functools.partial(_drawing, kind="png"),
-}  # fmt: skip
+    ".html": _html,
+    **{f".{kind}": functools.partial(_drawing, kind=kind) for kind in ("svg", "png", "pdf")},
+}
 
 
 def _scale(found: Iterable[Head]) -> theme.Temperatures:

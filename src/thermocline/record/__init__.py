@@ -17,6 +17,7 @@ import fcntl
 import glob
 import json
 import os
+import re
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -266,12 +267,21 @@ def find_runs(paths: Paths) -> list[Path]:
     """Run directories among paths, folders of them and glob patterns: finished ones first, since of copies the first counts."""
     found: list[Path] = []
     for given in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        places = [Path(place) for place in sorted(glob.glob(os.fspath(given)))] or [Path(given)]
+        places = sorted(map(Path, glob.glob(os.fspath(given))), key=_counted) or [Path(given)]
         for place in places:
-            inside = sorted(file.parent for file in place.glob("*/spec.json"))
+            inside = sorted((file.parent for file in place.glob("*/spec.json")), key=_counted)
             found += [place] if (place / "spec.json").exists() or not inside else []
             found += inside
     return sorted(dict.fromkeys(found), key=lambda path: not (path / "rows.parquet").exists())
+
+
+def _counted(path: Path) -> list[str | int]:
+    """What sorts names by the numbers in them.
+
+    >>> sorted([Path("epoch10"), Path("epoch2")], key=_counted)[0].name
+    'epoch2'
+    """
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", str(path)))]
 
 
 def load_runs(paths: Paths) -> list[Loaded]:

@@ -17,24 +17,31 @@ OBSERVING = {"seed", "measures", "data.ood", "train.snapshots"}
 def told_apart(runs: Iterable[Loaded]) -> tuple[list[Loaded], list[str]]:
     """All runs, those of other nets under other names, and a line on each net that only its folder tells from another.
 
-    The first of those alike keeps its name; each other adds as much of the end of its path as no other ends in.
+    Each adds as much of the end of its path as no other ends in, but for the first where other seeds share its name.
     """
     found, notes = _watches_named(list(runs)), []
     taken = {run.spec.key for run in found}
-    places: dict[tuple[Any, ...], list[int]] = {}
+    places: dict[tuple[Any, ...], dict[int, list[int]]] = {}
     for number, run in enumerate(found):
-        places.setdefault((*_place(run, ("data.", "net.", "train.")), run.spec.seed), []).append(number)
-    for numbers in places.values():
-        first, *others = nets = _nets(found, numbers)
-        paths = [found[net[0]].path for net in nets]
-        for net, path in zip(others, paths[1:], strict=True):
-            words = next(end for end in _ends(path, paths) if _renamed(found[net[0]], end).spec.key not in taken)
-            for number in net:
-                found[number] = _renamed(found[number], words)
-                taken.add(found[number].spec.key)
-        if others:
-            same = f"{', '.join(map(str, paths[1:]))} and {found[first[0]].path} have one net's name, temperature and seed"
-            notes.append(f"{same}, and are shown as different nets; trainings of one setting need seed= (scan --seed) each")
+        place = _place(run, ("data.", "net.", "train."))
+        places.setdefault(place, {}).setdefault(run.spec.seed, []).append(number)
+    for seeds in places.values():
+        for numbers in seeds.values():
+            nets = _nets(found, numbers)
+            if len(nets) == 1:
+                continue
+            paths = [found[net[0]].path for net in nets]
+            beside = len(seeds) > 1  # then the first is one of them
+            for net, path in list(zip(nets, paths, strict=True))[beside:]:
+                words = next(end for end in _ends(path, paths) if _renamed(found[net[0]], end).spec.key not in taken)
+                for number in net:
+                    found[number] = _renamed(found[number], words)
+                    taken.add(found[number].spec.key)
+            notes.append(
+                f"{', '.join(map(str, paths[:-1]))} and {paths[-1]} have one net's name, temperature and seed, and are shown"
+                " as different nets, as checkpoints of one training should be; trainings of one setting need seed= (scan"
+                " --seed) each"
+            )
     return found, notes
 
 

@@ -287,7 +287,9 @@ def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
 def _idle(case: Case) -> list[str]:
     """What follows for the comparison where the coldest nets, or all, have not learned."""
     if all(group.finished and not group.learned for group in case.groups):
-        return ["None of these nets has learned its training images, so no claim is judged."]
+        some = any(member.learned for group in case.groups for member in group.members)
+        who = "At no temperature has every seed learned" if some else "None of these nets has learned"
+        return [f"{who} its training images, so no claim is judged."]
     base, *hotter = compared(case)
     idle = [group.label for group in case.groups[: -1 - len(hotter)]]
     if not idle or not base.judged:

@@ -1,4 +1,4 @@
-"""Runs -> one self-contained HTML page, or Markdown, and the same figures as files for papers."""
+"""Runs -> one self-contained HTML page, Markdown, or the table alone, and the same figures as files for papers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from thermocline import record
 from thermocline.record import Loaded, Paths
-from thermocline.report import markdown, theme, view
+from thermocline.report import markdown, numbers, theme, view
 from thermocline.report.apart import told_apart
 from thermocline.report.curves import DECADE, HEADLINE_PLACE, LOWEST
 from thermocline.report.facts import Case, Summary, cases, summary
@@ -25,7 +25,7 @@ from thermocline.report.figure import Figure
 from thermocline.report.theme import Temperatures
 from thermocline.spec import InputError, unknown
 
-FORMATS = {"html": (".html", ".htm"), "md": (".md",)}  # and how their names end
+FORMATS = {"html": (".html", ".htm"), "md": (".md",), "tex": (".tex",), "csv": (".csv",)}  # and how their names end
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,17 @@ class Report:
 
 
 def render(paths: Paths, output: str | Path, *, figures: str | Path | None = None, format: str = "html") -> Path:
-    """Write the page of the runs at these paths; with `figures`, each figure also as SVG, PNG and PDF in that folder."""
+    """Write the page of the runs at these paths; with `figures`, each figure also as SVG, PNG and PDF in that folder.
+
+    Formats tex and csv hold the table of numbers alone, which needs none of the packages that draw.
+    """
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     check_ending(output, format)
+    if format in numbers.WRITERS:
+        write(Path(output), numbers.WRITERS[format](cases(summary(load(paths)[0]))).encode())
+        if figures is None:
+            return Path(output)
     made, files = gather(paths), {}
     if figures is not None:
         files = {made.file_name(*one): one[1] for one in made.figures()}
@@ -63,7 +70,7 @@ def render(paths: Paths, output: str | Path, *, figures: str | Path | None = Non
     if format == "md":
         links = {name: os.path.relpath(Path(figures or "") / f"{name}.svg", Path(output).parent) for name in files}
         write(Path(output), markdown.page(made, links).encode())
-    else:
+    elif format == "html":
         write(Path(output), html(made).encode())
     return Path(output)
 
@@ -114,7 +121,8 @@ def _doubts(runs: Sequence[Loaded]) -> Iterator[str]:
             scans.setdefault(run.spec.scanned, []).append(run)
         moved = run.rows.filter(pc.field("measure") == "temperature")["value"].to_pylist() if run.spec.scanned else []
         if len(set(moved)) > 1:
-            yield f"{run.path}: its temperature went from {moved[0]:g} to {moved[-1]:g} while watched; it is named by the first"
+            named = f"it is named T = {run.spec.train.temperature:g}, which it was opened with (temperature=)"
+            yield f"{run.path}: its temperature went from {moved[0]:g} to {moved[-1]:g} while watched; {named}"
     for first, *others in scans.values():
         if others:
             paths = " and ".join(str(one.path) for one in others)

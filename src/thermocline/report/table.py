@@ -21,12 +21,16 @@ Spell = Callable[[float], str]
 
 
 class Cell(NamedTuple):
-    """A number, its interval over seeds, whether it is "higher" or "lower" than the first column's; `cut`: the interval."""
+    """A number, its interval over seeds, whether it is "higher" or "lower" than the first column's; `cut`: the interval.
+
+    `value`: both unrounded.
+    """
 
     text: str = ""
     interval: str = ""
     apart: str = ""
     cut: bool = False
+    value: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def _cell(group: Group, first: Group, measure: str, pick: Callable[[Summary], fl
     interval = f"{spell(value.low)} to {spell(value.high)}" if value.count > 1 else ""
     written = spell(value.mean)
     seen = base is not None and written != spell(base.mean)  # a mark between two numbers that read alike would puzzle
-    return Cell(written, interval, apart(base, value, group.change(first, pick)) if base and seen else "", value.cut)
+    return Cell(written, interval, apart(base, value, group.change(first, pick)) if base and seen else "", value.cut, value)
 
 
 def apart(base: Estimate, value: Estimate, paired: Estimate | None = None) -> str:
@@ -123,9 +127,9 @@ def _fraction(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits or all of the whole part, without an exponent.
+    """Three digits or all of the whole part, without an exponent; a count as one.
 
-    >>> _number(12345.6), _number(73.0), _number(0.01234)
-    ('12346', '73', '0.0123')
+    >>> _number(12345.6), _number(73.0), _number(5.601), _number(0.01234)
+    ('12346', '73', '5.60', '0.0123')
     """
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:#.3g}".rstrip(".")

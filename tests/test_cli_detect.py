@@ -40,6 +40,12 @@ def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
     for words in same:
         printed = thermocline("detect", "fit", *words, "train.npz", "-o", "n.safetensors", cwd=place)
         assert "NECO(dim=0.9, logit_factor=True): n.safetensors" in printed
+    both = ["n.safetensors", "neco.safetensors"]
+    printed = thermocline("detect", "eval", *both, "--id", "test.npz", "--ood", "digits.npz", "-o", "both.csv", cwd=place)
+    assert all(name in printed for name in both)
+    many = pyarrow.csv.read_csv(place / "both.csv").to_pylist()
+    assert [one["detector"] for one in many] == both
+    assert many[1] == row
     assert "temperature=3.0" in thermocline("detect", "fit", "msp", "train.npz", "-o", "msp.safetensors", cwd=place)
     thermocline("detect", "score", "msp.safetensors", "digits.npz", "-o", "s.parquet", cwd=place)
     assert pq.read_table(place / "s.parquet").column_names == ["index", "score"]

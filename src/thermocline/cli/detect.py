@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from thermocline import spec
@@ -184,28 +186,42 @@ def score(
 
 @app.command("eval")
 def evaluate(
-    detector: DetectorFile,
+    detectors: Annotated[list[Path], typer.Argument(help="Fitted detectors, .safetensors files; several are compared.")],
     inside: Annotated[Path, typer.Option("--id", help="Features of in-distribution test data.")],
     outside: Annotated[list[Path], typer.Option("--ood", help="Features of other data; may be repeated.")],
     to: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the table, as .csv or .parquet.")] = None,
     device: Device = "auto",
 ) -> None:
-    """Say how well a detector tells in-distribution from other data: AUROC with its 95 % interval, AUPR, FPR at 95 % TPR."""
+    """Say how well detectors tell in-distribution from other data: AUROC with its 95 % interval, AUPR, FPR at 95 % TPR."""
+    import pyarrow as pa
+
     from thermocline import screening, shelf
     from thermocline.run import check_device
 
     if to is not None:
         shelf.require_suffix(to)
     place = check_device(device)
+    fitted = {str(path): shelf.load_detector(path, device=place) for path in detectors}
+    known = shelf.load_features(inside, device=place)
     others = {str(path): shelf.load_features(path, device=place) for path in outside}
-    found = screening.evaluate(shelf.load_detector(detector, device=place), shelf.load_features(inside, device=place), others)
+    found: list[dict[str, Any]] = []
+    for name, detector in fitted.items():
+        try:
+            found += ({"detector": name} | row for row in screening.evaluate(detector, known, others).to_pylist())
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
     table = Table("other data", "AUROC", "95 % interval", "AUPR (ID)", "AUPR (OOD)", "FPR95 (ID positive)", "samples")
-    for row in found.to_pylist():
-        table.add_row(
-            row["ood"], f"{row['auroc']:.4f}", f"{row['auroc_low']:.4f} to {row['auroc_high']:.4f}", f"{row['aupr_id']:.4f}",
-            f"{row['aupr_ood']:.4f}", f"{row['fpr95']:.4f}", f"{row['id_samples']} and {row['ood_samples']}",
-        )  # fmt: skip
+    for name, rows in itertools.groupby(found, key=lambda row: row["detector"]):
+        if len(fitted) > 1:
+            table.add_section()
+            table.add_row(f"[bold]{escape(name)}[/]")
+        for row in rows:
+            table.add_row(
+                escape(row["ood"]), f"{row['auroc']:.4f}", f"{row['auroc_low']:.4f} to {row['auroc_high']:.4f}",
+                f"{row['aupr_id']:.4f}", f"{row['aupr_ood']:.4f}", f"{row['fpr95']:.4f}",
+                f"{row['id_samples']} and {row['ood_samples']}",
+            )  # fmt: skip
     out.print(table)
     if to is not None:
-        shelf.save_table(found, to)
+        shelf.save_table(pa.Table.from_pylist(found), to)
         say("table", to)

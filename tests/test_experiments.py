@@ -81,6 +81,7 @@ def test_an_experiment_is_well_formed(name: str) -> None:
     assert one.claims
     assert one.runs or one.computed or one.why
     assert not one.computed or one.computed in computed.COMPUTED
+    assert one.table in NAMES, "a name imported into its module is taken for where its rows lie"
     assert len({run.key for run in one.runs}) == len(one.runs)
     for claim in one.claims:
         assert claim.quantity.measure in MEASURES or one.computed

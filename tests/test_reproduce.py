@@ -471,8 +471,8 @@ def test_a_band_is_over_seeds_not_over_layers(tmp_path: Path) -> None:
     by_step = Curve("by step", Quantity("stable rank", "stable_rank", by="layers"), "step", _claims.COLD_HOT)
     drawn = figure.svg(study(dataclasses.replace(TABLE, curves=(by_step,)), Shelf(tmp_path)))
     assert drawn is not None
-    assert "stable_rank: 15" in drawn
-    assert "stable_rank: 10" not in drawn
+    assert "stable rank: 15" in drawn
+    assert "stable rank: 10" not in drawn
 
 
 def test_a_curve_leaves_out_the_nets_that_verdicts_do(tmp_path: Path) -> None:
@@ -485,8 +485,8 @@ def test_a_curve_leaves_out_the_nets_that_verdicts_do(tmp_path: Path) -> None:
     by_layer = Curve("by layer", Quantity("stable rank", "stable_rank"), "depth", _claims.COLD_HOT)
     drawn = figure.svg(study(dataclasses.replace(TABLE, curves=(by_layer,)), Shelf(tmp_path)))
     assert drawn is not None
-    assert "stable_rank: 10" in drawn
-    assert "stable_rank: 39" not in drawn
+    assert "stable rank: 10" in drawn
+    assert "stable rank: 39" not in drawn
 
 
 def test_a_page_whose_rows_are_gone_says_so(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def _curves(study: Study) -> Iterator[dict[str, Any]]:
              "scale": {"type": "log" if spaced else "sqrt" if curve.x == "step" else "linear", "nice": False},
              "axis": {"grid": False, "labelExpr": label, "tickCount": 6}}  # fmt: skip
         scale = {"type": "log" if positive else "linear", "zero": False}
-        y = {"field": "value", "type": "quantitative", "title": curve.quantity.measure, "scale": scale}
+        y = {"field": "value", "type": "quantitative", "title": curve.quantity.measure.replace("_", " "), "scale": scale}
         colour = _colour([arm.label for arm in curve.arms])
         layers = [
             {"mark": {"type": "area", "opacity": 0.16}, "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}}},

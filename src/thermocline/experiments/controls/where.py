@@ -4,7 +4,7 @@ Beyond the paper, and found on the rows that it is judged by: seen on a ResNet-3
 controls/where-svhn asks the same of other nets, by three probes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from thermocline.experiments import _claims
@@ -33,6 +33,19 @@ def curve(arms: tuple[_claims.Arm, _claims.Arm], title: str, split: str) -> _cla
     """Probe accuracy by layer."""
     quantity = _claims.Quantity(f"probe accuracy on {split}", "probe_accuracy", split, by="last layer", shown=".1%")
     return _claims.Curve(title, quantity, "depth", arms)
+
+
+def curves(by_probe: Mapping[str, tuple[_claims.Arm, _claims.Arm]], sets: Iterable[str]) -> list[_claims.Curve]:
+    """A panel for each set and probe; the title names the probe, so that the lines need not."""
+
+    def plain(arm: _claims.Arm, probe: str) -> _claims.Arm:
+        return replace(arm, label=arm.label.removesuffix(f", {probe}"))
+
+    return [
+        curve((plain(cold, probe), plain(hot, probe)), f"{name}, {probe}", f"{name}/test")
+        for name in sets
+        for probe, (cold, hot) in by_probe.items()
+    ]
 
 
 def _pair(run: Run, label: str = "") -> tuple[_claims.Arm, _claims.Arm]:

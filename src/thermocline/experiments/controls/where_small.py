@@ -7,7 +7,7 @@ nine claims.
 from thermocline.experiments import _claims
 from thermocline.experiments._claims import COLD, temperature
 from thermocline.experiments.controls import probes
-from thermocline.experiments.controls.where import claims, curve
+from thermocline.experiments.controls.where import claims, curves
 from thermocline.experiments.controls.where_svhn import NAMED
 from thermocline.spec import Data, Net, Run, Train, grid
 
@@ -21,5 +21,5 @@ BASE = Run(
 ARMS = {name: (probes.read(COLD, name), probes.read(temperature(10), name)) for name in NAMED}
 RUNS = grid(BASE, {"seed": range(3), "train.temperature": [1, 10]})
 CLAIMS = [claim for arms in ARMS.values() for claim in claims(arms, ("cifar10",))]
-CURVES = [curve(arms, f"cifar10, {name}", "cifar10/test") for name, arms in ARMS.items()]
+CURVES = curves(ARMS, ("cifar10",))
 COST = _claims.Cost("twelve minutes a run on one CPU core")

@@ -8,7 +8,7 @@ of these runs was made.
 from thermocline.experiments import _claims, _recipes
 from thermocline.experiments._claims import COLD, HOT
 from thermocline.experiments.controls import probes
-from thermocline.experiments.controls.where import claims, curve
+from thermocline.experiments.controls.where import claims, curves
 from thermocline.spec import Net, Probe, replace
 
 OTHERS = _recipes.OTHERS["svhn"]
@@ -19,5 +19,5 @@ RUNS = [
     for run in _recipes.cold_and_hot("svhn", Net("resnet18"), _recipes.RESNET)
 ]  # fmt: skip
 CLAIMS = [claim for arms in ARMS.values() for claim in claims(arms, OTHERS)]
-CURVES = [curve(arms, f"{other}, {name}", f"{other}/test") for other in OTHERS for name, arms in ARMS.items()]
+CURVES = curves(ARMS, OTHERS)
 COST = _claims.Cost("164 epochs a run, 8 minutes for six side by side on one H200", gpu=True)

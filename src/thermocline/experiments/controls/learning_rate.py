@@ -1,0 +1,36 @@
+"""Is heat more than a learning rate? Cold and hot nets on built-in data, at learning rates from 0.03 to 0.48.
+
+At T = 500 all gradients below the head start 500 times smaller, so a hot net may be no more than one that learns slowly, and
+a comparison at one learning rate is of a net that it suits with one that it may not suit. So the effect is asked for at each
+rate at which both fit their data, and the hot net of table1/runes-mlp, at 0.12, is compared with cold ones at other rates.
+
+Written down before these runs, but after one trial at seed 99, of accuracies alone: at T = 500 a net stays at chance at 0.03
+and does not fit at 0.06, and at 0.48, where both fit, test accuracies are as good as equal (at 0.12 they are 8 points apart).
+"""
+
+from thermocline.experiments import _claims, _runes
+from thermocline.experiments._claims import Arm, Claim
+
+NECO = _claims.detected(_runes.OOD, "neco,dim=0.9")
+
+
+def arm(temperature: float, rate: float) -> Arm:
+    return Arm(f"T = {temperature:g}, lr {rate:g}", {"train.temperature": temperature, "train.lr": rate})
+
+
+COLD = {rate: arm(1.0, rate) for rate in (0.03, 0.12, 0.24, 0.48)}
+HOT = {rate: arm(500.0, rate) for rate in (0.12, 0.24, 0.48)}
+RUNS = [
+    run
+    for one in (*COLD.values(), *HOT.values())
+    for run in _runes.runs({"train.lr": one.settings["train.lr"]}, temperatures=(one.settings["train.temperature"],))
+]
+PAIRS = [(COLD[rate], HOT[rate]) for rate in HOT]
+CLAIMS = [
+    *(claim for cold, hot in PAIRS for claim in _claims.effect(cold, hot, ood=_runes.OOD)),
+    *(Claim(_claims.early_drop_on(_runes.OOD), "rises", pair) for pair in PAIRS),
+    *(Claim(NECO, "rises", pair) for pair in PAIRS),
+    Claim(_claims.TEST_ACCURACY, "stays", PAIRS[-1], margin=0.02),
+    *(claim for rate in (0.03, 0.24, 0.48) for claim in _claims.effect(COLD[rate], HOT[0.12], ood=_runes.OOD)),
+]
+COST = _runes.COST

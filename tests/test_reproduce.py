@@ -525,7 +525,9 @@ def test_one_page_of_all_that_is_there(tmp_path: Path) -> None:
     some = [study(catalogue.load(name), shelf) for name in ("table1/runes-mlp", "figure6", "table2/cifar10-vit", "dispersion")]
     text = webpage.write(some, tmp_path / "deep" / "page.html", results=ROOT / "results").read_text()
     short = text.split("<h2>In short</h2>")[1].split("</section>")[0]
-    assert short.count("<li>") == output.notes(ROOT / "results").count("\n- ") + 1
+    notes = output.notes(ROOT / "results")
+    assert short.count("<li>") == notes.count("\n- ")
+    assert re.findall("<h3>(.*?)</h3>", short) == re.findall("^### (.*)$", notes, re.MULTILINE) != []
     assert "](" not in short, "links are for Markdown"
     assert '<a href="#study-0">table1/runes-mlp</a>' in short
     assert "table1/cifar100-resnet18," in short, "of what is not on the page, the words"

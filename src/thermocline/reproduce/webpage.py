@@ -37,7 +37,7 @@ def write(studies: Sequence[Study], path: Path, *, results: Path) -> Path:
         "tables": [_tabled(tail, *line, places) for tail, line in tables.lines(studies).items()],
         "columns": tables.COLUMNS.values(),
         "legend": tables.LEGEND,
-        "short": _items(output.notes(results), places),
+        "short": _sections(output.notes(results), places),
         "differs": markdown.DIFFERS,
         "rule": [_formatted(line, places) for line in verdict.RULE],
         "heads": [head.capitalize() for head in markdown.HEADS],
@@ -68,6 +68,12 @@ def _shown(study: Study, places: Mapping[str, str], results: Path) -> dict[str, 
         "figure": base64.b64encode(drawn.encode()).decode() if drawn else "",
         "notes": _items(notes, places), "code": notes.partition(FENCE)[2].rstrip("`\n"),
     }  # fmt: skip
+
+
+def _sections(notes: str, places: Mapping[str, str]) -> list[tuple[str, list[Markup]]]:
+    """Lists under their headings; what stands before the first has none."""
+    parts = (part.partition("\n") for part in f"\n{notes}".split("\n### "))
+    return [(head, items) for head, _, listed in parts if (items := _items(listed, places))]
 
 
 def _items(notes: str, places: Mapping[str, str]) -> list[Markup]:

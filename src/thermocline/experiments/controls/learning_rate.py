@@ -8,28 +8,36 @@ Written down before these runs, but after one trial at seed 99, of accuracies al
 and does not fit at 0.06, and at 0.48, where both fit, test accuracies are as good as equal (at 0.12 they are 8 points apart).
 """
 
+from collections.abc import Iterator
+
+from thermocline import spec
 from thermocline.experiments import _claims, _runes
 from thermocline.experiments._claims import Arm, Claim
-
-NECO = _claims.detected(_runes.OOD, "neco,dim=0.9")
+from thermocline.experiments.demo import BASE
+from thermocline.spec import Run, grid
 
 
 def arm(temperature: float, rate: float) -> Arm:
     return Arm(f"T = {temperature:g}, lr {rate:g}", {"train.temperature": temperature, "train.lr": rate})
 
 
+def runs(base: Run, arms: tuple[Arm, ...]) -> list[Run]:
+    return [run for one in arms for run in grid(spec.replace(base, one.settings), {"seed": range(3)})]
+
+
+def at_each(pairs: list[tuple[Arm, Arm]], ood: str) -> Iterator[Claim]:
+    """What heat does where the learning rate is the same."""
+    yield from (claim for cold, hot in pairs for claim in _claims.effect(cold, hot, ood=ood))
+    yield from (Claim(_claims.early_drop_on(ood), "rises", pair) for pair in pairs)
+    yield from (Claim(_claims.detected(ood, "neco,dim=0.9"), "rises", pair) for pair in pairs)
+
+
 COLD = {rate: arm(1.0, rate) for rate in (0.03, 0.12, 0.24, 0.48)}
 HOT = {rate: arm(500.0, rate) for rate in (0.12, 0.24, 0.48)}
-RUNS = [
-    run
-    for one in (*COLD.values(), *HOT.values())
-    for run in _runes.runs({"train.lr": one.settings["train.lr"]}, temperatures=(one.settings["train.temperature"],))
-]
+RUNS = runs(BASE, (*COLD.values(), *HOT.values()))
 PAIRS = [(COLD[rate], HOT[rate]) for rate in HOT]
 CLAIMS = [
-    *(claim for cold, hot in PAIRS for claim in _claims.effect(cold, hot, ood=_runes.OOD)),
-    *(Claim(_claims.early_drop_on(_runes.OOD), "rises", pair) for pair in PAIRS),
-    *(Claim(NECO, "rises", pair) for pair in PAIRS),
+    *at_each(PAIRS, _runes.OOD),
     Claim(_claims.TEST_ACCURACY, "stays", PAIRS[-1], margin=0.02),
     *(claim for rate in (0.03, 0.24, 0.48) for claim in _claims.effect(COLD[rate], HOT[0.12], ood=_runes.OOD)),
 ]

@@ -1,5 +1,6 @@
 """`thermocline detect` from a run to a table, and what it says to typos and wrong files."""
 
+import shutil
 from pathlib import Path
 
 import pyarrow.csv
@@ -40,7 +41,9 @@ def test_a_run_is_screened_as_its_scan_was(place: Path) -> None:
     for words in same:
         printed = thermocline("detect", "fit", *words, "train.npz", "-o", "n.safetensors", cwd=place)
         assert "NECO(dim=0.9, logit_factor=True): n.safetensors" in printed
-    both = ["n.safetensors", "neco.safetensors"]
+    (place / ("a folder of detectors with a long name")).mkdir()
+    shutil.copy(place / "n.safetensors", place / "a folder of detectors with a long name" / "n.safetensors")
+    both = ["a folder of detectors with a long name/n.safetensors", "neco.safetensors"]
     printed = thermocline("detect", "eval", *both, "--id", "test.npz", "--ood", "digits.npz", "-o", "both.csv", cwd=place)
     assert all(name in printed for name in both)
     many = pyarrow.csv.read_csv(place / "both.csv").to_pylist()

@@ -1,6 +1,7 @@
 """Every detector against its formula in float64, by numpy and scipy, on lopsided shapes; and the laws it must keep."""
 
 import copy
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,25 @@ def test_a_shaper_fits_what_is_inside_to_what_it_makes(data: Data) -> None:
     inner = detect.KNN(k=4).fit(cut, data.logits, data.y)
     outer = detect.ReAct(detect.KNN(k=4), data.weight, percentile=90).fit(data.x, data.logits, data.y)
     assert torch.allclose(outer.inner.bank, inner.bank, atol=1e-6)  # type: ignore[attr-defined]
+
+
+def test_a_shaper_fits_a_stranger_be_it_a_dataclass(data: Data) -> None:
+    @dataclasses.dataclass
+    class Halved:
+        inner: detect.KNN
+
+        def fit(self, features, logits=None, labels=None):
+            self.inner.fit(features, logits, labels)
+            return self
+
+        def score(self, features, logits=None):
+            return self.inner.score(features, logits) / 2
+
+    plain, halved = (
+        detect.ReAct(inner, data.weight, percentile=90).fit(data.x, data.logits, data.y)
+        for inner in (detect.KNN(k=4), Halved(detect.KNN(k=4)))
+    )
+    assert torch.equal(halved.score(data.test), plain.score(data.test) / 2)
 
 
 @pytest.mark.parametrize("shape", [(7,), (40, 31), (3, 5, 2)])

@@ -252,12 +252,22 @@ def test_what_cannot_be_measured_says_so(gen: torch.Generator) -> None:
     with torch.random.fork_rng(devices=[]):
         bart = kit.BartModel(kit.BartConfig(**tiny))
         capped = kit.Gemma2ForCausalLM(kit.Gemma2Config(**{**cases.TEXT, **cases.GROUPED}))
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        blip = kit.Blip2ForConditionalGeneration(kit.Blip2Config(
+            vision_config={**sizes, "intermediate_size": 16, "image_size": 16, "patch_size": 8},
+            qformer_config={**sizes, "intermediate_size": 16, "encoder_hidden_size": 16, "vocab_size": 61},
+            text_config={"model_type": "opt", **sizes, "ffn_dim": 16, "vocab_size": 61, "max_position_embeddings": 64,
+                         "word_embed_proj_dim": 16},
+            num_query_tokens=4, image_token_index=60,
+        )).eval()  # fmt: skip
         endless = kit.XLNetModel(kit.XLNetConfig(vocab_size=61, d_model=16, n_layer=1, n_head=2, d_inner=16))
+    both = torch.tensor([[60] * 4 + [*range(2, 7)]])  # images, then words
     with pytest.raises(InputError, match=r"give one of them by itself, e\.g\. model\.get_encoder\(\)"):
         dispersion.scan(bart, [ids])
     assert {row["layer"] for row in dispersion.scan(bart.get_encoder(), [ids]).rows.to_pylist()} == {"layers.0.self_attn"}
     with pytest.raises(InputError, match="does not let its attention be chosen"):
         dispersion.scan(endless, [ids])
+    assert dispersion.scan(blip, [{"pixel_values": torch.zeros(1, 3, 16, 16), "input_ids": both}]).rows.num_rows
     with pytest.raises(InputError, match="changes its logits by a softcap"):
         dispersion.scan(capped, [ids])
 

@@ -266,6 +266,9 @@ def test_arrays_are_read_as_tensors_are(gen: torch.Generator) -> None:
     wanted = probes.fit_probes(cut((taps, y), 20), **settings)
     for tap, fit in probes.fit_probes(cut(arrays, 20), **settings).items():
         assert torch.equal(fit.probe.weight, wanted[tap].probe.weight)
+    holed = np.ma.masked_array(backwards, mask=np.arange(len(backwards)) == 3)
+    with pytest.raises(ValueError, match="^every sample needs a label, and some are masked"):
+        probes.fit_probes(cut((arrays[0], holed), 20), **settings)
 
 
 def spoiled(name: str) -> Callable[[], Iterator[Batch]]:

@@ -83,6 +83,15 @@ def test_the_first_of_two_nets_is_a_seed_where_there_are_others(tmp_path):
     assert found == {"mlp on runes": 2, "mlp (b) on runes": 1}
 
 
+def test_checkpoints_of_several_seeds_are_paired_by_the_names_of_their_folders(tmp_path):
+    for at, seed in (("s0/epoch2", 0), ("s0/epoch10", 0), ("s1/epoch10", 1), ("s2/epoch2", 2), ("s2/epoch10", 2)):
+        observed(tmp_path, at, seed=seed, neco=0.7 + len(at) / 100 + seed / 1000)
+    runs, notes = report.load([tmp_path / f"s{seed}" for seed in range(3)])
+    found = {case.title: case.groups[0].seeds for case in cases(report.summary(runs))}
+    assert found == {"mlp (epoch2) on runes": 2, "mlp (epoch10) on runes": 3}
+    assert len(notes) == 2
+
+
 def test_a_watch_and_a_scan_of_one_net_are_two_columns(tmp_path):
     for seed in range(2):
         observed(tmp_path, f"scan{seed}", seed=seed, without=("accuracy",))

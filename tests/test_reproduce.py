@@ -277,8 +277,8 @@ def test_a_share_is_of_the_same_run(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_told_apart_by_its_settings(tmp_path: Path) -> None:
     lines = wording.lacking(Shelf(tmp_path).find(catalogue.load("appendix/width")))
-    assert [line.split(" (")[0] for line in lines] == ["runes-mlp-T1"] * 4
-    assert lines[0] == "runes-mlp-T1 (net.width=64, net.init=own): seeds 0-2"
+    assert [line.split(" (")[0] for line in lines] == ["runes-mlp-T1"] * 7
+    assert lines[0] == "runes-mlp-T1 (net.width=64, net.init=torch, net.head_init_scale=1, train.head_lr=1): seeds 0-2"
     assert wording.lacking(Shelf(tmp_path).find(TABLE)) == [f"cifar100-resnet18-T{t}: seeds 0-2" for t in (1, 100)]
 
 

@@ -23,7 +23,7 @@ from thermocline import geometry, nets, record, report
 from thermocline.cli import common
 from thermocline.nets import Tap, find_taps
 from thermocline.report import facts
-from thermocline.spec import InputError, Net
+from thermocline.spec import Data, InputError, Net, Run
 
 CLASSES = 4
 
@@ -480,6 +480,11 @@ def test_a_scan_that_was_killed_while_it_was_saved_can_be_saved_there_again(
             result.save(tmp_path / "mine")
     monkeypatch.setattr(os, "replace", real)
     common.require_unused(tmp_path / "mine")  # as thermocline scan asks before it begins
+    with (
+        record.open_run(tmp_path / "busy", Run(Data("runes"))),
+        pytest.raises(InputError, match="is being written by another process"),
+    ):
+        common.require_unused(tmp_path / "busy")
     assert record.load_run(result.save(tmp_path / "mine")).finished
     assert not list(tmp_path.rglob("*.draft"))
     with pytest.raises(InputError, match="holds an earlier scan"):

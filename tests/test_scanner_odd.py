@@ -387,16 +387,17 @@ def test_layers_without_a_gradient_have_no_row_of_one(build, taps, with_gradient
     assert {r["measure"] for r in found} >= {"rank", "neural_collapse", "alignment"}
 
 
-def test_a_net_that_cannot_be_differentiated_is_told_what_to_leave_out() -> None:
+def test_a_net_that_cannot_be_differentiated_is_measured_without_its_gradients() -> None:
     class Overwriting(Detached):
         def forward(self, x):
             logits = self.head(h := self.body(x).relu())
             h.zero_()
             return logits
 
-    with pytest.raises(InputError, match=r"ask for measures= without gradient_rank: .* inplace .* version 0 instead$"):
-        rows(seeded(Overwriting), vectors(), ["all"])
-    assert rows(seeded(Overwriting), vectors(), ["rank", "alignment"])
+    with pytest.warns(UserWarning, match=r"gradient_rank is left out, as .* no gradients: .* inplace .* version 0 instead$"):
+        found = rows(seeded(Overwriting), vectors(), ["rank", "alignment", "gradient_rank"])
+    plain = rows(seeded(Overwriting), vectors(), ["rank", "alignment"])
+    assert [{**row, "run": ""} for row in found] == [{**row, "run": ""} for row in plain]
 
 
 def test_inference_mode_changes_nothing() -> None:
@@ -796,6 +797,17 @@ def test_a_layer_whose_weight_is_used_past_it_is_left_out_with_a_warning() -> No
     assert len(said) == 1
 
 
+def test_a_layer_that_shares_the_weight_of_one_that_is_called_is_not_missed(recwarn: pytest.WarningsRecorder) -> None:
+    class Auxiliary(Detached):
+        def __init__(self) -> None:
+            super().__init__()
+            self.aux = nn.Linear(self.head.in_features, CLASSES)  # used in training only
+            self.aux.weight = self.head.weight
+
+    assert "aux" not in {r["layer"] for r in rows(seeded(Auxiliary), vectors(), ["rank"])}
+    assert not recwarn.list
+
+
 def test_plain_paths_are_viewed_as_layers_found_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("thermocline.nets.tap.WIDEST", 40)
     x = images()[0]
@@ -874,14 +886,20 @@ def test_a_head_read_at_another_token_in_each_sample_is_refused_or_said() -> Non
             every = self.score(self.body(self.embed(tokens)).relu())
             return every[torch.arange(len(tokens)), (tokens != 0).sum(1) - 1]
 
+    class Third(OfTokens):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return self.score(self.body(self.embed(tokens)).relu())[:, 2]
+
     net = seeded(lambda: Padded(last=True)).eval()
     tokens, labels = torch.randint(1, 20, (240, 5), generator=torch.Generator().manual_seed(0)), torch.arange(240) % CLASSES
     tokens[120:, 3:] = 0
     right = (tokens.flip(0), labels)
-    with pytest.raises(InputError, match=r"score gives the logits, at another token in each sample.*pad them on the left"):
+    with pytest.raises(InputError, match=r"score gives the logits, at another token in each sample.*pad on the left"):
         tc.scan(net, (torch.cat([tokens[:4], tokens[-4:]]), labels[:8]), None, measures=["rank"])
-    with pytest.raises(InputError, match=r"no layer gives the logits|at another token"):
+    with pytest.raises(InputError, match=r"score gives the logits, at token 2 of each sample.*pad on the left"):
         tc.scan(net, right, None, measures=["rank"])
+    with pytest.raises(InputError, match=r"score gives the logits, at token 2 of each sample, not the first or last"):
+        tc.scan(seeded(lambda: Third(last=True)).eval(), (tokens, labels), None, measures=["rank"])
     with pytest.warns(UserWarning, match=r"or read at another token: residual, vim.* left out"):  # the first have no padding
         tc.scan(net, (tokens, labels), (tokens, labels), ood={"o": tokens}, measures=["auroc"])
 

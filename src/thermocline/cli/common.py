@@ -57,6 +57,7 @@ def require_unused(folder: Path) -> None:
     if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
         raise InputError(f"{file} is a file, and --out a folder: choose another")
     record.check_place(folder)
+    record.require_idle(folder)
     require_writable(folder)
 
 

@@ -210,18 +210,17 @@ def evaluate(
             found += ({"detector": name} | row for row in screening.evaluate(detector, known, others).to_pylist())
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-    table = Table("other data", "AUROC", "95 % interval", "AUPR (ID)", "AUPR (OOD)", "FPR95 (ID positive)", "samples")
     for name, rows in itertools.groupby(found, key=lambda row: row["detector"]):
         if len(fitted) > 1:
-            table.add_section()
-            table.add_row(f"[bold]{escape(name)}[/]")
+            out.print(f"[bold]{escape(name)}[/]", highlight=False, soft_wrap=True)
+        table = Table("other data", "AUROC", "95 % interval", "AUPR (ID)", "AUPR (OOD)", "FPR95 (ID positive)", "samples")
         for row in rows:
             table.add_row(
                 escape(row["ood"]), f"{row['auroc']:.4f}", f"{row['auroc_low']:.4f} to {row['auroc_high']:.4f}",
                 f"{row['aupr_id']:.4f}", f"{row['aupr_ood']:.4f}", f"{row['fpr95']:.4f}",
                 f"{row['id_samples']} and {row['ood_samples']}",
             )  # fmt: skip
-    out.print(table)
+        out.print(table)
     if to is not None:
         shelf.save_table(pa.Table.from_pylist(found), to)
         say("table", to)

@@ -210,7 +210,9 @@ def _require(model: Any, inputs: list[dict[str, Tensor]]) -> None:
     kind = type(model).__name__
     if not isinstance(model, transformers.PreTrainedModel):
         raise InputError(f"this reads models of transformers, and was given a {kind}")
-    if "decoder_input_ids" in inspect.signature(model.forward).parameters:  # the parts have the whole one's configuration
+    # The parts have the whole one's configuration, and BLIP-2 takes what a decoder needs whether or not it has one.
+    whole = "decoder_input_ids" in inspect.signature(model.forward).parameters
+    if whole and getattr(model.config, "is_encoder_decoder", False):
         raise InputError(f"{kind} is an encoder with a decoder: give one of them by itself, e.g. model.get_encoder()")
     if model.config._attn_implementation == hot.NAME:
         raise InputError("the model's temperature is adaptive now, and its own attention is what is measured: disable it first")

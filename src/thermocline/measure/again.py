@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +16,6 @@ from thermocline.measure.capture import capture
 from thermocline.measure.subject import Subject
 from thermocline.moments import Moments
 from thermocline.nets import Tap, some_features
-from thermocline.spec import InputError
 
 BATCH = 256  # samples at a time: every layer's whole input is kept
 COLUMNS = 8192  # of a layer's inputs at most, of more a fixed subset: an alignment with some columns is another number
@@ -60,14 +60,18 @@ def look_again(subject: Subject, arguments: source.Arguments, labels: Tensor, *,
             if logits.requires_grad:
                 with torch.enable_grad():
                     loss = softmax.tempered_cross_entropy(logits, labels[some].clone(), temperature=subject.temperature)
-                for tap, slope in zip(weights, _slopes(loss, list(weights.values()))):
+                if (slopes := _slopes(loss, list(weights.values()))) is None:
+                    weights = {}
+                    continue
+                for tap, slope in zip(weights, slopes):
                     if slope is not None:
                         share = slope * (len(labels[some]) / len(labels))
                         found.gradients[tap] = found.gradients[tap] + share if tap in found.gradients else share
     return found
 
 
-def _slopes(loss: Tensor, weights: list[Tensor]) -> tuple[Tensor | None, ...]:
+def _slopes(loss: Tensor, weights: list[Tensor]) -> tuple[Tensor | None, ...] | None:
+    """Gradients, or nothing, with a warning, where the net has none."""
     try:
         return torch.autograd.grad(loss, weights, allow_unused=True)
     except torch.OutOfMemoryError:
@@ -76,7 +80,8 @@ def _slopes(loss: Tensor, weights: list[Tensor]) -> tuple[Tensor | None, ...]:
         if "DefaultCPUAllocator" in str(error):  # out of memory
             raise
         reason = str(error).strip().partition("\n")[0].partition(". Hint:")[0]
-        raise InputError(f"the net has no gradients, ask for measures= without gradient_rank: {reason}") from error
+        warnings.warn(f"gradient_rank is left out, as the net has no gradients: {reason}", stacklevel=2)
+        return None
 
 
 def matrix_weight(layer: nn.Module) -> Tensor | None:

@@ -162,7 +162,8 @@ def find_taps(
         raise InputError(f"{reused[0]} runs more than once in a pass, so it has no single value: leave it out by pattern=")
     heard = [layers[module] for module, _ in fired]
     _warn_of({others[module] for module, _ in ran if module in others}, heard, net, pattern)
-    _warn_of_uncalled({layers[module] for module in weights.read} - set(heard), heard, pattern)
+    called = {module for module, _ in fired}
+    _warn_of_uncalled({layers[group[0]] for group in weights.read if called.isdisjoint(group)}, heard, pattern)
     chosen = _by_sample({layers[module]: (module, output) for module, output in chosen}, logits, axes)
     ordered = sorted(chosen, key=lambda pair: pair[0] is head)
     return tuple(_tap(layers[one], one, output, view if one is head else tokens, axes[one] or 0) for one, output in ordered)
@@ -271,9 +272,13 @@ def _no_head(logits: Tensor, layers: Iterable[tuple[str, Tensor]]) -> InputError
     if _sums_to_one(logits.exp()):
         why = "the net returns a log_softmax, which no layer gives: scan it without that, or"
     for path, output in layers:
-        if output.ndim == 3 and output.shape[::2] == logits.shape and (output == logits[:, None]).all(2).any(1).all():
-            padded = "at another token in each sample, as where they are padded on the right: pad them on the left, or"
-            why = f"{path} gives the logits, {padded}"
+        if output.ndim != 3 or output.shape[::2] != logits.shape:
+            continue
+        there = (output.to(logits) == logits[:, None]).all(2)  # samples by tokens
+        if there.any(1).all():
+            one = there.all(0)
+            token = f"token {int(one.int().argmax())} of each sample" if one.any() else "another token in each sample"
+            why = f"{path} gives the logits, at {token}, not the first or last: if padded on the right, pad on the left, or"
     return InputError(
         f"{why} give scan, in Python, the paths of the"
         " layers, head last, as taps=['body.0', 'head'], or taps of your own (from thermocline.nets import Tap)"
@@ -287,12 +292,19 @@ def _other_layer(module: nn.Module) -> bool:
 
 
 class _WeightsRead(TorchFunctionMode):
-    """Notes the layers whose weights are computed with, by a call of the layer or past it, as in F.linear(x, layer.weight)."""
+    """Notes the weights that are computed with, by a call of their layer or past it, as in F.linear(x, layer.weight).
+
+    A weight is noted by the layers that have it, which may be several.
+    """
 
     def __init__(self, layers: Iterable[nn.Module]) -> None:
         super().__init__()
-        self.read: set[nn.Module] = set()
-        self._owners = {id(weight): layer for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim > 1}
+        self.read: set[tuple[nn.Module, ...]] = set()
+        self._owners: dict[int, tuple[nn.Module, ...]] = {}
+        for layer in layers:
+            for weight in layer.parameters(recurse=False):
+                if weight.ndim > 1:
+                    self._owners[id(weight)] = (*self._owners.get(id(weight), ()), layer)
 
     def __torch_function__(self, function: Any, types: Any, given: tuple[Any, ...] = (), named: Any = None) -> Any:
         made = function(*given, **(named or {}))

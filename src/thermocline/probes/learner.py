@@ -111,6 +111,8 @@ class Learner(Generic[K]):
 def _tensor(labels: Array) -> Tensor:
     if isinstance(labels, Tensor):
         return labels
+    if np.ma.is_masked(labels):
+        raise ValueError("every sample needs a label, and some are masked: leave those samples out")
     array = np.asarray(labels)  # copied, as it may run backwards, and files may have the other byte order
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
 

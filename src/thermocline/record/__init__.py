@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, SupportsFloat
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -177,6 +177,14 @@ class Busy(InputError):
     """Another process is writing this run."""
 
 
+def require_idle(path: str | os.PathLike[str]) -> None:
+    """Raise where another process writes this run, be it before its first row."""
+    file = Path(path) / LOCK
+    if file.exists():
+        with open(file) as held:
+            _lock(held, Path(path))
+
+
 @contextlib.contextmanager
 def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
     """Create or reopen the directory of a run, locked against every other process; one that is finished is only read."""
@@ -191,17 +199,21 @@ def open_run(path: str | os.PathLike[str], run: Run) -> Iterator[Record]:
         check_place(path)
         held = open(path / LOCK, "a")  # noqa: SIM115  closed below
     with held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(f"{path} is being written by another process; wait for it, or choose another directory") from None
-        except OSError as error:  # as where Lustre is mounted without flock
-            told = "two processes could write it at once; choose a directory on another file system"
-            raise InputError(f"{path} cannot be locked ({error.strerror}): {told}") from None
+        _lock(held, path)
         with writing(path):
             drop_drafts(path, "spec.json", "provenance.json", "rows.parquet", CHECKPOINT)
         _claim(path, run)
         yield Record(path, run)
+
+
+def _lock(held: IO[str], path: Path) -> None:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Busy(f"{path} is being written by another process; wait for it, or choose another directory") from None
+    except OSError as error:  # as where Lustre is mounted without flock
+        told = "two processes could write it at once; choose a directory on another file system"
+        raise InputError(f"{path} cannot be locked ({error.strerror}): {told}") from None
 
 
 def _claim(path: Path, run: Run) -> None:

@@ -17,7 +17,8 @@ OBSERVING = {"seed", "measures", "data.ood", "train.snapshots"}
 def told_apart(runs: Iterable[Loaded]) -> tuple[list[Loaded], list[str]]:
     """All runs, those of other nets under other names, and a line on each net that only its folder tells from another.
 
-    Each adds as much of the end of its path as no other ends in, but for the first where other seeds share its name.
+    Each adds as much of the end of its path as no other ends in. So do the nets of other seeds where folders of one name
+    pair them, as checkpoints of several trainings; where none does, the first of a seed is compared with the other seeds.
     """
     found, notes = _watches_named(list(runs)), []
     taken = {run.spec.key for run in found}
@@ -26,23 +27,34 @@ def told_apart(runs: Iterable[Loaded]) -> tuple[list[Loaded], list[str]]:
         place = _place(run, ("data.", "net.", "train."))
         places.setdefault(place, {}).setdefault(run.spec.seed, []).append(number)
     for seeds in places.values():
-        for numbers in seeds.values():
-            nets = _nets(found, numbers)
-            if len(nets) == 1:
+        by_seed = [_nets(found, numbers) for numbers in seeds.values()]
+        if all(len(nets) == 1 for nets in by_seed):
+            continue
+        paths_by_seed = [[found[net[0]].path for net in nets] for nets in by_seed]
+        paired = _paired(paths_by_seed)
+        for nets, paths in zip(by_seed, paths_by_seed, strict=True):
+            if len(nets) == 1 and not paired:
                 continue
-            paths = [found[net[0]].path for net in nets]
-            beside = len(seeds) > 1  # then the first is one of them
+            beside = len(seeds) > 1 and not paired  # then the first is one of them
             for net, path in list(zip(nets, paths, strict=True))[beside:]:
                 words = next(end for end in _ends(path, paths) if _renamed(found[net[0]], end).spec.key not in taken)
                 for number in net:
                     found[number] = _renamed(found[number], words)
                     taken.add(found[number].spec.key)
-            notes.append(
-                f"{', '.join(map(str, paths[:-1]))} and {paths[-1]} have one net's name, temperature and seed, and are shown"
-                " as different nets, as checkpoints of one training should be; trainings of one setting need seed= (scan"
-                " --seed) each"
-            )
+            if len(nets) > 1:
+                notes.append(
+                    f"{', '.join(map(str, paths[:-1]))} and {paths[-1]} have one net's name, temperature and seed, and are"
+                    " shown as different nets, as checkpoints of one training should be; trainings of one setting need seed="
+                    " (scan --seed) each"
+                )
     return found, notes
+
+
+def _paired(paths: Sequence[Sequence[Path]]) -> bool:
+    """Whether the names of folders tell the nets of a seed apart, and some are of several seeds."""
+    names = [[path.resolve().name for path in some] for some in paths]
+    every = [name for some in names for name in some]
+    return all(len(set(some)) == len(some) for some in names) and len(set(every)) < len(every)
 
 
 def _watches_named(runs: list[Loaded]) -> list[Loaded]:

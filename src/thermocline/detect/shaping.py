@@ -176,7 +176,7 @@ def _read(shaper: ReAct | ASH, h: Tensor) -> tuple[Tensor, Tensor]:
 
 def _learns(detector: Any) -> bool:
     """Whether a detector has anything to learn, or a head to read as it is by now; of a stranger nothing is known."""
-    ours = type(detector).__module__.startswith(f"{__package__}.")
+    ours = dataclasses.is_dataclass(detector) and type(detector).__module__.startswith(f"{__package__}.")
     return not ours or isinstance(detector, ASH) or bool(learned(detector))
 
 

@@ -54,16 +54,22 @@ def test_head_subspace_by_definition(seed: int, shape: tuple[int, int, int], kee
     weight, bias = torch.randn(c, d, generator=gen, dtype=torch.float64), 0.3 * torch.randn(c, generator=gen).double()
     features = torch.randn(n, d, generator=gen, dtype=torch.float64) * torch.logspace(0, -2, d) + 0.5
     labels = (features @ weight.T).argmax(1)
-    found = geometry.head_subspace(features, labels, weight, bias if biased else None, keep=keep)
+    head = weight, bias if biased else None
+    found = geometry.head_subspace(features, labels, *head, keep=keep)
     x, w, b = features.numpy(), weight.numpy(), bias.numpy() if biased else 0.0
     _, _, axes = np.linalg.svd(x - x.mean(0), full_matrices=False)
-    full = np.mean((x @ w.T + b).argmax(1) == labels.numpy())
-    for k in range(d + 1):
-        kept = x.mean(0) + (x - x.mean(0)) @ axes[:k].T @ axes[:k]
-        if np.mean((kept @ w.T + b).argmax(1) == labels.numpy()) >= keep * full - 1e-12:
-            break
-    assert int(found.dim) == k
-    np.testing.assert_allclose(found.project(features).numpy(), kept, atol=1e-9)
+
+    def with_first(k: int, y: np.ndarray) -> np.ndarray:
+        return x.mean(0) + (y - x.mean(0)) @ axes[:k].T @ axes[:k]
+
+    def fewest(y: np.ndarray, labels: np.ndarray) -> int:
+        right = [np.mean((h @ w.T + b).argmax(1) == labels) for h in (y, *(with_first(k, y) for k in range(d + 1)))]
+        return next(k for k in range(d + 1) if right[1 + k] >= keep * right[0] - 1e-12)
+
+    assert int(found.dim) == fewest(x, labels.numpy())
+    np.testing.assert_allclose(found.project(features).numpy(), with_first(int(found.dim), x), atol=1e-9)
+    other, wanted = features.flip(1)[:31] + 0.1, labels[:31]
+    assert int(found.on(other, wanted, *head, keep=keep).dim) == fewest(other.numpy(), wanted.numpy())
 
 
 @pytest.mark.parametrize(("index", "name"), [(0, "features"), (2, "the weight of the head"), (3, "the bias of the head")])

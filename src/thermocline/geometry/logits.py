@@ -56,6 +56,19 @@ class HeadSubspace(NamedTuple):
         axes = self.axes[:, : int(self.dim)]
         return self.mean + (features.double() - self.mean) @ axes @ axes.T
 
+    def on(
+        self,
+        features: Real[Array, "n d"],
+        labels: Integer[Array, "n"],
+        weight: Real[Array, "c d"],
+        bias: Real[Array, "c"] | None,
+        *,
+        keep: float,
+    ) -> HeadSubspace:
+        """The same directions, as many of them as these samples need."""
+        wide, known, read = _readable(features, labels, weight)
+        return _subspace(self.mean, self.axes, wide, known, read, bias, keep=keep)
+
 
 def head_subspace(
     features: Real[Array, "n d"],
@@ -75,19 +88,29 @@ def head_subspace(
     >>> int(head_subspace(turn, torch.tensor([0, 1, 1]), torch.tensor([[1.0, 0, 0], [-1.0, 0, 0]]), None, keep=1.0).dim)
     1
     """
+    wide, known, read = _readable(features, labels, weight)
+    mean = wide.mean(0)
+    return _subspace(mean, _principal_axes(wide - mean), wide, known, read, bias, keep=keep)
+
+
+def _subspace(
+    mean: Tensor, axes: Tensor, features: Tensor, labels: Tensor, weight: Tensor, bias: Array | None, *, keep: float
+) -> HeadSubspace:
+    scores, directions = (features - mean) @ axes, weight @ axes
+    start = (weight @ mean[:, None] + bias_column(bias, len(weight)))[:, 0]
+    needed = _needed(start, scores, directions, labels, scores @ directions.T + start, keep=keep)
+    return HeadSubspace(torch.tensor(needed, device=mean.device), mean, axes)
+
+
+def _readable(features: Array, labels: Array, weight: Array) -> tuple[Tensor, Tensor, Tensor]:
+    """Features, labels and the weight of the head that reads them, as numbers and of one size."""
     features, weight = matrix(features, "features"), matrix(weight, "the weight of the head")
     labels = _known(features, labels, classes=len(weight))
     if weight.shape[1] != features.shape[1]:
         raise ValueError(f"the head reads {weight.shape[1]} features, and there are {features.shape[1]}")
     require_finite(features, "features")
     require_finite(weight, "the weight of the head")
-    wide, read = features.detach().double(), weight.detach().double()
-    mean = wide.mean(0)
-    axes = _principal_axes(wide - mean)
-    scores, directions = (wide - mean) @ axes, read @ axes
-    start = (read @ mean[:, None] + bias_column(bias, len(weight)))[:, 0]
-    needed = _needed(start, scores, directions, labels, scores @ directions.T + start, keep=keep)
-    return HeadSubspace(torch.tensor(needed, device=mean.device), mean, axes)
+    return features.detach().double(), labels, weight.detach().double()
 
 
 def _principal_axes(centred: Tensor) -> Tensor:

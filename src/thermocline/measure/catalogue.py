@@ -171,9 +171,11 @@ def softmax_rank(seen: Seen) -> Iterator[Row]:
 
 
 def compression(seen: Seen) -> Iterator[Row]:
-    """How many principal directions before the head keep 99 % of the training accuracy, and the test accuracy with those.
+    """How many principal directions before the head keep 99 % of the accuracy, and the test accuracy with those of training.
 
     min{k : acc(W (mean + P_k (h - mean)) + b) >= 0.99 acc(W h + b)}          [masarczyk2025softmax]
+
+    The directions are those of training features. How many the test images need is seen in hindsight, from their labels.
     """
     *_, (tap, row) = seen.layers()
     weight, bias = seen.weight(tap), getattr(seen.net.get_submodule(tap.path), "bias", None)
@@ -184,13 +186,15 @@ def compression(seen: Seen) -> Iterator[Row]:
     found = geometry.head_subspace(features, labels, weight, bias, keep=0.99)
     how = params(keep=0.99, **some.thinned)
     yield row("compression", f"part=dimensions,{how}", float(found.dim))
-    yield row("compression", f"part=share,{how}", float(found.dim) / features.shape[1])
+    yield row("compression", f"part=share,{how}", float(found.dim) / weight.shape[1])
     if "test" in seen.unseen:
         features, labels = seen.unseen["test"].some.values
         logits = found.project(features) @ weight.double().T + (0 if bias is None else bias.double())
         value = float((logits.argmax(1) == labels).double().mean())
+        needed = float(found.on(features, labels, weight, bias, keep=0.99).dim)
         more = params(keep=0.99, **seen.unseen["test"].some.thinned)
-        yield row("compression", f"part=accuracy,{more}", value)._replace(split="test")
+        for part, number in (("accuracy", value), ("dimensions", needed), ("share", needed / weight.shape[1])):
+            yield row("compression", f"part={part},{more}", number)._replace(split="test")
 
 
 def alignment(seen: Seen) -> Iterator[Row]:

@@ -171,11 +171,9 @@ def softmax_rank(seen: Seen) -> Iterator[Row]:
 
 
 def compression(seen: Seen) -> Iterator[Row]:
-    """How many principal directions before the head keep 99 % of the accuracy, and the test accuracy with those of training.
+    """How many principal directions before the head keep 99 % of a split's accuracy; test accuracy with as many as training.
 
     min{k : acc(W (mean + P_k (h - mean)) + b) >= 0.99 acc(W h + b)}          [masarczyk2025softmax]
-
-    The directions are those of training features. How many the test images need is seen in hindsight, from their labels.
     """
     *_, (tap, row) = seen.layers()
     weight, bias = seen.weight(tap), getattr(seen.net.get_submodule(tap.path), "bias", None)

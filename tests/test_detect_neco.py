@@ -160,6 +160,8 @@ def test_the_oracle_is_the_best_of_all_dimensions(gen: torch.Generator, flip: bo
     dim, value = detect.neco_oracle(moments, inside, outside)
     assert value == pytest.approx(max(found), abs=1e-9)
     assert found[dim - 1] == pytest.approx(max(found), abs=1e-9)
+    by_dim = detect.neco_by_dim(moments, inside, outside, dims=(0, 3, 15, 16))
+    assert {dim: float(value) for dim, value in by_dim.items()} == pytest.approx({3: found[2], 15: found[14]}, abs=1e-9)
 
 
 @pytest.mark.parametrize("samples", [20, 900])

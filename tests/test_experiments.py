@@ -47,7 +47,7 @@ def test_a_printed_difference_of_a_layer_is_none() -> None:
     said = {name: [claim.says for claim in catalogue.load(f"table3/{name}").claims] for name in TABLE_3}
     assert said == {"cifar10-vgg19": ["stays"] * 4, "cifar100-vgg19": ["stays", "stays", "stays", "falls"]}
     for name in TABLE_2:
-        assert [claim.says for claim in catalogue.load(f"table2/{name}").claims] == ["rises", "falls", "rises"]
+        assert [claim.says for claim in catalogue.load(f"table2/{name}").claims] == ["rises", "falls", "rises", "rises"]
 
 
 def test_a_reading_that_came_after_the_rows_is_told_as_found() -> None:
@@ -69,9 +69,9 @@ def test_a_claim_of_the_same_runs_is_the_earlier_experiments() -> None:
 
 def test_printed_numbers_of_table_2() -> None:
     for name, (a0, f0, a1, f1) in TABLE_2.items():
-        auroc, fpr, best = (claim.published for claim in catalogue.load(f"table2/{name}").claims)
+        auroc, fpr, best, default = (claim.published for claim in catalogue.load(f"table2/{name}").claims)
         assert [round(100 * x, 2) for x in (*auroc, *fpr)] == [a0, a1, f0, f1]
-        assert best == auroc, "the dimension is not known, so the printed number stands beside both ours"
+        assert best == default == auroc, "the dimension is not known, so the printed number stands beside all of ours"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -85,7 +85,7 @@ def test_the_oracle_of_neco_is_found_on_some_samples_of_many(gen: torch.Generato
 
 def test_the_oracle_of_neco_is_the_best_of_all_numbers_of_axes(gen: torch.Generator) -> None:
     scene = Scene(gen)
-    found = rows(scene, "neco_oracle", "auroc")
+    found = rows(scene, "neco_oracle", "neco_by_dim", "auroc")
     by_dim = []
     for dim in range(1, 9):  # with all 9 every score is 1
         detector = detect.NECO(dim=dim).fit(*scene.read(scene.train[0]), scene.train[1])
@@ -94,6 +94,8 @@ def test_the_oracle_of_neco_is_the_best_of_all_numbers_of_axes(gen: torch.Genera
     assert found["o/test", "neco_oracle", "part=auroc,id=161,ood=120"] == pytest.approx(max(by_dim), abs=1e-9)
     assert found["o/test", "neco_oracle", "part=dim,id=161,ood=120"] == by_dim.index(max(by_dim)) + 1
     assert found["o/test", "neco_oracle", "part=auroc,id=161,ood=120"] >= found["o/test", "auroc", "detector=neco,dim=0.9"]
+    fixed = {how: value for (_, measure, how), value in found.items() if measure == "neco_by_dim"}
+    assert fixed == pytest.approx({f"dim={dim},id=161,ood=120": by_dim[dim - 1] for dim in (1, 2, 5)}, abs=1e-9)
 
 
 def test_calibration_is_judged_on_the_half_it_was_not_fitted_to(gen: torch.Generator) -> None:

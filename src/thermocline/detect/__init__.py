@@ -18,11 +18,12 @@ from thermocline.detect.neighbours import KNN, NNGuide
 from thermocline.detect.outside import from_pytorch_ood, to_pytorch_ood
 from thermocline.detect.shaping import ASH, ReAct
 from thermocline.detect.streaming import ScoreStream
-from thermocline.detect.subspace import NECO, Residual, ViM, neco_oracle
+from thermocline.detect.subspace import NECO, Residual, ViM, neco_by_dim, neco_oracle
 
 __all__ = [
     "ASH", "DETECTORS", "GEN", "KNN", "MSP", "NCI", "NECO", "Detector", "Energy", "Entropy", "Interval", "KLMatching",
     "Mahalanobis", "MaxLogit", "NNGuide", "ReAct", "RelativeMahalanobis", "Residual", "Roc", "ScoreStream", "State", "ViM",
-    "aupr", "auroc", "auroc_interval", "bootstrap", "fpr_at_tpr", "from_pytorch_ood", "neco_oracle", "restore", "roc", "state",
+    "aupr", "auroc", "auroc_interval", "bootstrap", "fpr_at_tpr", "from_pytorch_ood", "neco_by_dim",
+    "neco_oracle", "restore", "roc", "state",
     "to_pytorch_ood",
 ]  # fmt: skip

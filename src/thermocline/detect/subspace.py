@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -81,24 +82,44 @@ def neco_oracle(
 
         argmax_k AUROC(s_k(id), s_k(ood)),   the least such k                 [benammar2024neco]
 
-    over every k that `fit` takes: axes along which training features, or their moments, vary, and not all there are. The
-    authors choose k on the pair they report on, so their numbers are upper bounds: report a fixed `dim` first, and this one
-    as what it is. No logit factor.
+    The authors choose k on the pair they report on, so their numbers are upper bounds: report a fixed `dim` first, and this
+    one as what it is. No logit factor.
 
     >>> x = torch.tensor([[-2.0, 0.0], [2.0, 0.0], [0.0, -1.0], [0.0, 1.0]]) @ torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
     >>> neco_oracle(x, x[:2], x[2:])
     (1, tensor(1., dtype=torch.float64))
+    """
+    found = neco_by_dim(train, id_features, ood_features)
+    best = max(found, key=lambda dim: float(found[dim]))
+    return best, found[best]
+
+
+def neco_by_dim(
+    train: Moments | Real[Array, "s d"],
+    id_features: Real[Array, "n d"],
+    ood_features: Real[Array, "m d"],
+    *,
+    dims: Iterable[int] | None = None,
+) -> dict[int, Float[Tensor, ""]]:
+    """NECO's AUROC between these samples by its number of axes: of `dims` those that `fit` takes, or all that it takes.
+
+        AUROC(s_k(id), s_k(ood)),   s_k = ||P_k z|| / ||z||                   [benammar2024neco]
+
+    It takes axes along which training features, or their moments, vary, and not all there are. No logit factor.
+
+    >>> x = torch.tensor([[-2.0, 0.0], [2.0, 0.0], [0.0, -1.0], [0.0, 1.0]]) @ torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
+    >>> neco_by_dim(x, x[:2], x[2:], dims=(1, 100))
+    {1: tensor(1., dtype=torch.float64)}
     """
     # Not from a fitted NECO: the quick products it may have learned from give its own axes, and not those after them.
     moments = train if isinstance(train, Moments) else Moments.of(train)
     mean, std, variance, axes = _standard(moments)
     if not (most := min(shape.rank(variance), len(variance) - 1)):
         raise ValueError(f"NECO takes some of the axes along which features vary, and these vary along {shape.rank(variance)}")
+    asked = range(1, most + 1) if dims is None else [dim for dim in dims if 1 <= dim <= most]
     inside, outside = matrix(id_features, "id_features"), matrix(ood_features, "ood_features")
-    inside, outside = (_energies(x, mean, std, axes)[:most] for x in (inside, outside))
-    found = torch.stack([auroc(a, b) for a, b in zip(inside, outside)])
-    best = int(found.argmax())
-    return best + 1, found[best]
+    inside, outside = (_energies(x, mean, std, axes) for x in (inside, outside))
+    return {dim: auroc(inside[dim - 1], outside[dim - 1]) for dim in asked}
 
 
 @dataclass(eq=False)

@@ -345,6 +345,7 @@ MEASURES: dict[str, Measure] = dict(
         _measure(trust.aupr, "features", "scores", "ood"),
         _measure(trust.fpr, "features", "scores", "ood"),
         _measure(trust.neco_oracle, "features", "unseen", "ood"),
+        _measure(trust.neco_by_dim, "features", "unseen", "ood"),
         _measure(trust.roc, "features", "scores", "ood"),
         _measure(trust.score_histogram, "features", "scores", "ood"),
         _measure(trust.confusion, "features"),

@@ -16,6 +16,7 @@ from thermocline.record import Row, params
 BINS = 15  # of confidence, as [guo2017calibration] has them
 SCORE_BINS = 30  # of a detector's scores
 RATES = (0, 0.01, 0.02, 0.03, 0.05, 0.07, *(i / 20 for i in range(2, 21)))  # false positives at which a ROC curve is kept
+DIMS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # axes of NECO
 PAIRS = 20  # of classes, the most confused
 
 
@@ -66,18 +67,40 @@ def neco_oracle(seen: Seen) -> Iterator[Row]:
 
     max_k AUROC(s_k),   s_k = ||P_k z|| / ||z||,   and that k                 [benammar2024neco]
     """
-    for name in seen.ood:
-        if not {"test", f"{name}/test"} <= seen.unseen.keys():
-            continue
-        inside, outside = (seen.unseen[split].some.values[0] for split in ("test", f"{name}/test"))
-        inside = inside[source.some(collect.ORACLE, of=len(inside)).to(inside.device)]
+    for name, inside, outside in _unseen(seen):
         try:
             dim, value = detect.neco_oracle(seen.last.moments.all, inside, outside)
         except ValueError:
             return  # features that it cannot be fitted to
-        for part, number in (("auroc", float(value)), ("dim", float(dim))):
-            how = params(part=part, id=len(inside), ood=len(outside), **seen.last.subset)
-            yield Row(f"{name}/test", seen.last.tap.path, len(seen.taps), seen.last.label, "neco_oracle", how, number)
+        yield _neco(seen, name, inside, outside, "neco_oracle", float(value), part="auroc")
+        yield _neco(seen, name, inside, outside, "neco_oracle", float(dim), part="dim")
+
+
+def neco_by_dim(seen: Seen) -> Iterator[Row]:
+    """NECO's AUROC at fixed numbers of axes: its code's default is 100, and a verdict may depend on how many there are.
+
+    AUROC(s_k),   s_k = ||P_k z|| / ||z||,   k = 1, 2, 5, ... 500             [benammar2024neco]
+    """
+    for name, inside, outside in _unseen(seen):
+        try:
+            found = detect.neco_by_dim(seen.last.moments.all, inside, outside, dims=DIMS)
+        except ValueError:
+            return
+        for dim, value in found.items():
+            yield _neco(seen, name, inside, outside, "neco_by_dim", float(value), dim=dim)
+
+
+def _unseen(seen: Seen) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Last features of some test images and of each other set: NECO is tried with many numbers of axes on them."""
+    for name in seen.ood:
+        if {"test", f"{name}/test"} <= seen.unseen.keys():
+            inside, outside = (seen.unseen[split].some.values[0] for split in ("test", f"{name}/test"))
+            yield name, inside[source.some(collect.ORACLE, of=len(inside)).to(inside.device)], outside
+
+
+def _neco(seen: Seen, name: str, inside: Tensor, outside: Tensor, measure: str, value: float, **how: str | int) -> Row:
+    said = params(**how, id=len(inside), ood=len(outside), **seen.last.subset)
+    return Row(f"{name}/test", seen.last.tap.path, len(seen.taps), seen.last.label, measure, said, value)
 
 
 def roc(seen: Seen) -> Iterator[Row]:

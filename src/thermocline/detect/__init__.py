@@ -24,6 +24,5 @@ __all__ = [
     "ASH", "DETECTORS", "GEN", "KNN", "MSP", "NCI", "NECO", "Detector", "Energy", "Entropy", "Interval", "KLMatching",
     "Mahalanobis", "MaxLogit", "NNGuide", "ReAct", "RelativeMahalanobis", "Residual", "Roc", "ScoreStream", "State", "ViM",
     "aupr", "auroc", "auroc_interval", "bootstrap", "fpr_at_tpr", "from_pytorch_ood", "neco_by_dim",
-    "neco_oracle", "restore", "roc", "state",
-    "to_pytorch_ood",
+    "neco_oracle", "restore", "roc", "state", "to_pytorch_ood",
 ]  # fmt: skip

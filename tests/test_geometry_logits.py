@@ -47,6 +47,14 @@ def test_functional_rank_limits(gen: torch.Generator) -> None:
     assert int(geometry.functional_rank(constant, labels)) == 0
 
 
+def test_a_share_of_a_count_is_not_rounded_up() -> None:
+    """The share 0.6 is a little more in float32, and there 15 of 25 would not be enough."""
+    labels = (torch.arange(25) >= 15).long()
+    logits = torch.eye(2)[labels] + torch.tensor([0.5, 0.0])
+    assert int(geometry.functional_rank(logits, labels, keep=0.6)) == 0  # a constant guess, right 15 times
+    assert int(geometry.functional_rank(logits, labels, keep=0.61)) == 1
+
+
 @given(st.integers(0, 99), st.sampled_from([(80, 6, 9), (40, 12, 3)]), st.sampled_from([0.5, 0.99, 1.0]), st.booleans())
 def test_head_subspace_by_definition(seed: int, shape: tuple[int, int, int], keep: float, biased: bool) -> None:
     n, d, c = shape

@@ -121,8 +121,8 @@ def _needed(start: Tensor, scores: Tensor, directions: Tensor, labels: Tensor, w
     """The least k at which start + sum_{j < k} scores_j directions_j^T keeps a share of the accuracy of the whole logits."""
     if not 0 < keep <= 1:
         raise ValueError(f"keep is the share of the accuracy to keep, in (0, 1], got {keep}")
-    # 1e-9 absorbs the rounding of keep * count.
-    enough = keep * (whole.argmax(1) == labels).sum() - 1e-9
+    # 1e-9 absorbs the rounding of keep * count; as a tensor that would be of the default type, float32 as a rule.
+    enough = keep * int((whole.argmax(1) == labels).sum()) - 1e-9
     logits = start.repeat(len(scores), 1)
     for k in range(scores.shape[1]):
         if (logits.argmax(1) == labels).sum() >= enough:

@@ -179,6 +179,17 @@ def test_directions_without_variance_are_left_out(gen: torch.Generator) -> None:
     assert torch.allclose(scores, torch.full((9,), -8.0).double())  # their rank, as all are as far from the mean
 
 
+@pytest.mark.parametrize("size", [1e8 / 3, 1e20 / 3])
+def test_a_large_constant_feature_has_no_variance(gen: torch.Generator, size: float) -> None:
+    """What rounding leaves of its variance is large beside d * 2^-52, which is what eigenvalues are compared with."""
+    x, y = torch.randn(5000, 3, generator=gen).double(), torch.arange(5000) % 2
+    more = torch.cat([x, size * (1.0 + y.double()[:, None])], 1)
+    found, alone = detect.Mahalanobis().fit(more, labels=y), detect.Mahalanobis().fit(x, labels=y)
+    assert found.whiten.shape == (4, 3)
+    torch.testing.assert_close(found.score(more), alone.score(x))
+    torch.testing.assert_close(found.score(1.1 * more), alone.score(1.1 * x))
+
+
 @pytest.mark.parametrize("kind", [detect.Mahalanobis, detect.RelativeMahalanobis])
 def test_rounding_is_no_variance_where_one_direction_has_it_all(gen: torch.Generator, kind: type) -> None:
     """As within collapsed classes: what a decomposition leaves of the others goes with the largest eigenvalue."""

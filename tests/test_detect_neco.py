@@ -141,6 +141,15 @@ def test_constant_features_stay_constant(gen: torch.Generator) -> None:
     assert torch.allclose(*both(train, test), rtol=1e-6)
 
 
+def test_a_large_constant_feature_has_no_axis(gen: torch.Generator) -> None:
+    """Rounding leaves it a standard deviation of thousands, and it is not divided by that."""
+    x = torch.randn(500, 4, generator=gen).double()
+    more = torch.cat([x, torch.full((500, 1), 1e20 / 3, dtype=torch.float64)], 1)
+    found, alone = detect.NECO(dim=2).fit(more), detect.NECO(dim=2).fit(x)
+    assert found.axes[4].abs().max() < 1e-15
+    torch.testing.assert_close(found.axes[:4] @ found.axes[:4].T, alone.axes @ alone.axes.T)
+
+
 def test_autocast_rounds_nothing(gen: torch.Generator) -> None:
     train, test = cloud(gen, 9000), cloud(gen, 210)
     with torch.autocast("cpu", torch.bfloat16):

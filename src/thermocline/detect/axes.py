@@ -17,17 +17,24 @@ ROWS = 2048  # multiplied in float32 at a time: they stay in cache, and sums tha
 ROUNDING = 5e-8  # by how much float32 products get a correlation wrong where whole samples repeat; elsewhere by 2e-8 or less
 
 
-def scales(variance: Float[Tensor, "d"], mean: Float[Tensor, "d"], *, count: int) -> Float[Tensor, "d"]:
-    """The standard deviation of every feature, 1 for a constant one, whose variance may be all rounding.
+def standardised(
+    covariance: Float[Tensor, "d d"], mean: Float[Tensor, "d"], *, count: int
+) -> tuple[Float[Tensor, "d"], Float[Tensor, "d d"]]:
+    """The standard deviation of every feature, 1 for a constant one, and the covariance of features divided by theirs.
 
         constant:  variance <= r variance + (r mean)^2,   r = count * 2^-52      scikit-learn's rule
 
-    >>> scales(torch.tensor([4.0, 1e-36]).double(), torch.tensor([1.0, 0.1]).double(), count=100)
-    tensor([2., 1.], dtype=torch.float64)
+    The variance of a constant feature may be all rounding, and large where the feature is: it counts as 0.
+
+    >>> covariance = torch.diag(torch.tensor([4.0, 1e8]).double())
+    >>> standardised(covariance, torch.tensor([1.0, 1e20]).double(), count=100)
+    (tensor([2., 1.], dtype=torch.float64), tensor([[1., 0.],
+            [0., 0.]], dtype=torch.float64))
     """
-    rounding = count * torch.finfo(torch.float64).eps
-    constant = variance <= rounding * variance + (rounding * mean).square()
-    return variance.clamp(min=0).sqrt().where(~constant, 1.0)
+    variance, rounding = covariance.diagonal(), count * torch.finfo(torch.float64).eps
+    varies = variance > rounding * variance + (rounding * mean).square()
+    std = variance.clamp(min=0).sqrt().where(varies, 1.0)
+    return std, (covariance / torch.outer(std, std)).where(varies[:, None] & varies, 0.0)
 
 
 def leading(variance: Float[Tensor, "d"], dim: int | float) -> int:

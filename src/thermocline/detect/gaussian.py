@@ -106,13 +106,14 @@ def _whitening(covariance: Tensor, moments: ClassMoments) -> Tensor:
     require_finite(covariance, "the covariance of features that are fitted to")
     # What a variance within classes is rounded by goes with the size of the class means, which may cancel in their mean.
     size = (moments.counts @ moments.means.square() / moments.count).sqrt()
-    std = shape.scales(covariance.diagonal(), size, count=moments.count)
-    variance, axes = shape.principal(covariance / torch.outer(std, std))
-    # The largest is 1 or more where a feature varies, since they add up to how many do; elsewhere all are rounding.
-    rank = int((variance > len(variance) * torch.finfo(torch.float64).eps * variance[0].clamp(min=1)).sum())
+    std, scaled = shape.standardised(covariance, size, count=moments.count)
+    variance, axes = shape.principal(scaled)
+    rank = shape.rank(variance)
     if not rank:
         raise ValueError("features do not vary within classes: there is no covariance to measure distances by")
-    return axes[:, :rank] / variance[:rank].sqrt() / std[:, None]
+    # In the units of a constant feature, which are any, even the rounding of an axis may be a distance.
+    used = axes[:, :rank].where(scaled.diagonal()[:, None] > 0, 0.0)
+    return used / variance[:rank].sqrt() / std[:, None]
 
 
 def _nearest(h: Tensor, whiten: Tensor, centres: Tensor) -> Tensor:

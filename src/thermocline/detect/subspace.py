@@ -256,8 +256,8 @@ def _standard(moments: Moments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean and scale of features, and the variances and principal axes of what they are once standardised."""
     covariance = moments.covariance(ddof=0)
     require_finite(covariance, "the covariance of features that NECO is fitted to")
-    std = shape.scales(covariance.diagonal(), moments.mean, count=moments.count)
-    return moments.mean.clone(), std, *shape.principal(covariance / torch.outer(std, std))
+    std, scaled = shape.standardised(covariance, moments.mean, count=moments.count)
+    return moments.mean.clone(), std, *shape.principal(scaled)
 
 
 def _energies(x: Tensor, mean: Tensor, std: Tensor, axes: Tensor) -> Tensor:

@@ -258,6 +258,14 @@ def test_modes_that_leak_from_the_stream_change_nothing(gen: torch.Generator) ->
         assert not fit.probe.weight.is_inference()
 
 
+def test_autocast_changes_no_prediction(gen: torch.Generator) -> None:
+    """Scores in bfloat16 tie, or fall on the other side, where two classes are near each other."""
+    x, probe = torch.randn(5000, 20, generator=gen), probes.Probe(torch.randn(7, 20, generator=gen), torch.zeros(7))
+    wanted = (x.double() @ probe.weight.double().T).argmax(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(probe.predict(x), wanted)
+
+
 def test_arrays_are_read_as_tensors_are(gen: torch.Generator) -> None:
     taps, y = tapped(gen)
     backwards = y.numpy().astype(">i2")[::-1].copy()[::-1]

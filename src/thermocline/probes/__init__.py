@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int, Integer, Real
 from torch import Tensor
 
-from thermocline.moments import Array, ClassMoments, matrix, reals, require_finite
+from thermocline.moments import Array, ClassMoments, matrix, reals, require_finite, unrounded
 from thermocline.probes.bank import Settings
 from thermocline.probes.learner import Learner
 
@@ -28,7 +28,8 @@ class Probe(NamedTuple):
 
     def predict(self, x: Real[Array, "n d"]) -> Int[Tensor, "n"]:
         """The class of the largest score."""
-        return torch.addmm(self.bias, matrix(x, "x").to(self.weight.dtype), self.weight.T).argmax(1)
+        with unrounded(self.weight):
+            return torch.addmm(self.bias, matrix(x, "x").to(self.weight.dtype), self.weight.T).argmax(1)
 
 
 def ridge_probe(moments: ClassMoments, *, alpha: float) -> Probe:

@@ -67,6 +67,15 @@ ASKED = {
     "geometry.orthodev(torch.eye(3), torch.ones(2), centered=False)": (
         "ValueError: the mean of other data is of shape (2,), the class means (3, 3)"
     ),
+    "geometry.orthodev(torch.eye(3), torch.ones(3), centered=True, global_mean=torch.ones(1))": (
+        "ValueError: global_mean is of shape (1,), the class means (3, 3)"
+    ),
+    "geometry.nearest_class_mean(torch.ones(5, 1), torch.eye(3))": (
+        "ValueError: features are (5, 1) but the class means are (3, 3)"
+    ),
+    "geometry.head_subspace(torch.eye(3), torch.arange(3), torch.eye(3), None, keep=.9).project(torch.ones(5, 1))": (
+        "ValueError: the subspace is of 3 features, and these are (5, 1)"
+    ),
     "geometry.softmax_gap_bound(torch.ones(3, 0), sharp=True)": "ValueError: a gap needs classes and columns, got shape (3, 0)",
     "Moments.of(torch.ones(3))": "ValueError: x must be a matrix with samples in rows, got torch.float32 of shape (3,)",
     "Moments(3).update(torch.ones(3))": "ValueError: these are moments of width 3, which cannot take in vectors of shape ()",

@@ -97,6 +97,8 @@ def nearest_class_mean(features: Float[Tensor, "n d"], class_means: Float[Tensor
     tensor([1, 2])
     """
     means = class_means.double()
+    if features.shape[1:] != means.shape[1:]:
+        raise ValueError(f"features are {tuple(features.shape)} but the class means are {tuple(means.shape)}")
     # ||h - m||^2 = ||h||^2 - 2 (h.m - ||m||^2 / 2), around the centre of the means so that a common offset cannot cancel.
     centre = means.mean(0)
     means = means - centre
@@ -130,6 +132,8 @@ def orthodev(
         raise ValueError(f"the mean of other data is of shape {tuple(other.shape)}, the class means {tuple(means.shape)}")
     if centered:
         centre = means.mean(0) if global_mean is None else reals(global_mean, "global_mean").double()
+        if centre.shape != other.shape:
+            raise ValueError(f"global_mean is of shape {tuple(centre.shape)}, the class means {tuple(means.shape)}")
         means, other = means - centre, other - centre
     return ((means @ other).abs() / (means.norm(dim=1) * other.norm())).mean()
 

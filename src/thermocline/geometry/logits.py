@@ -53,6 +53,8 @@ class HeadSubspace(NamedTuple):
 
     def project(self, features: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """The features as the subspace has them: mean + P_k (h - mean)."""
+        if features.shape[1:] != self.mean.shape:
+            raise ValueError(f"the subspace is of {len(self.mean)} features, and these are {tuple(features.shape)}")
         axes = self.axes[:, : int(self.dim)]
         return self.mean + (features.double() - self.mean) @ axes @ axes.T
 

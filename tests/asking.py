@@ -12,7 +12,7 @@ CODE = """
 import json, sys
 import numpy as np
 import torch
-from thermocline import detect, geometry, nets, probes, softmax
+from thermocline import attention, detect, geometry, nets, probes, softmax
 from thermocline.moments import ClassMoments, Moments
 
 x, e, y, w = torch.eye(4, 3).add(torch.arange(4.0)[:, None]), torch.ones(4, 2), torch.tensor([0, 1, 1, 0]), torch.ones(2, 3)

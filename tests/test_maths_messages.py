@@ -112,6 +112,15 @@ ASKED = {
         "ValueError: scheme must be 'equal-width' or 'adaptive', got 'equal'"
     ),
     "softmax.brier_score(torch.arange(3).int(), probabilities=torch.eye(3))": "0",
+    "softmax.tempered_mse(torch.eye(3), torch.arange(1), temperature=1.0)": (
+        "ValueError: there must be a label for each row of logits, got (1,) for (3, 3)"
+    ),
+    "softmax.tempered_mse(torch.eye(3), torch.arange(3)[:, None], temperature=1.0)": (
+        "ValueError: there must be a label for each row of logits, got (3, 1) for (3, 3)"
+    ),
+    "attention.best_beta(torch.eye(3), torch.arange(1), bounds=(1.0, 2.0))": (
+        "ValueError: every row has one true item, got (1,) of them for logits (3, 3)"
+    ),
     "detect.aupr([3, 1], [2.0, 0.5], positive='id')": "0.833333",
     "detect.aupr([3, 1], [2.0, 0.5], positive='in')": "ValueError: positive must be 'id' or 'ood', got 'in'",
     "detect.roc([3, 1], [2.0, 0.5], points=9, positive='in')": "ValueError: positive must be 'id' or 'ood', got 'in'",

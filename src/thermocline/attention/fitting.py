@@ -40,6 +40,8 @@ def best_beta(logits: Float[Tensor, "b n"], best: Int[Tensor, "b"], *, bounds: t
     low, high = bounds
     if not 0 < low < high < math.inf:
         raise ValueError(f"bounds are the least and the largest beta, above 0 and finite, got {bounds}")
+    if best.shape != logits.shape[:1]:
+        raise ValueError(f"every row has one true item, got {tuple(best.shape)} of them for logits {tuple(logits.shape)}")
     e = logits.detach().double()
     wanted = e.gather(1, best[:, None])
     if not wanted.isfinite().all():

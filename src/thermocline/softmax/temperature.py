@@ -48,6 +48,8 @@ def tempered_mse(
     >>> tempered_mse(torch.zeros(3, 4), torch.tensor([0, 1, 2]), temperature=50.0)  # 1 - 1 / 4
     tensor(0.7500)
     """
+    if labels.shape != logits.shape[:1]:
+        raise ValueError(f"there must be a label for each row of logits, got {tuple(labels.shape)} for {tuple(logits.shape)}")
     probabilities = softmax(logits, temperature=temperature)
     labelled = functional.one_hot(_indices(labels), logits.shape[1]).to(probabilities)
     target = labelled * (1 - label_smoothing) + label_smoothing / logits.shape[1]

@@ -112,6 +112,9 @@ ASKED = {
         "ValueError: scheme must be 'equal-width' or 'adaptive', got 'equal'"
     ),
     "softmax.brier_score(torch.arange(3).int(), probabilities=torch.eye(3))": "0",
+    "softmax.fit_temperature(torch.eye(3).to_sparse(), torch.arange(3))": (
+        "TypeError: rows and labels must be dense, got torch.sparse_coo: call to_dense() first"
+    ),
     "softmax.tempered_mse(torch.eye(3), torch.arange(1), temperature=1.0)": (
         "ValueError: there must be a label for each row of logits, got (1,) for (3, 3)"
     ),

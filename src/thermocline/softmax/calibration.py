@@ -273,6 +273,8 @@ def _rows(given: Rows, indices: Labels, what: str) -> tuple[Tensor, Tensor]:
 def _tensor(x: Tensor | np.ndarray) -> Tensor:
     """As it is, or without a copy where torch can have the memory of an array as it lies there."""
     if isinstance(x, Tensor):
+        if x.layout != torch.strided:
+            raise TypeError(f"rows and labels must be dense, got {x.layout}: call to_dense() first")
         return x
     array = np.require(x, requirements=["C", "W"])
     if np.ma.is_masked(array):

@@ -362,6 +362,26 @@ def test_weights_are_read_in_the_forms_people_have(tmp_path: Path) -> None:
         assert said.count("\n") == 1
 
 
+def test_what_can_be_refused_before_images_are_read_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    for number in range(8):  # found to be damaged once they are read
+        path = tmp_path / "photos" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"no image")
+    words = ["mine:net", "--data", "folder:photos", "--inputs", "unit", "--device", "cpu"]
+    for verb in (["scan"], ["detect", "features", "-o", "x.npz"]):
+        assert "cannot be read as an image" in thermocline(*verb, *words, cwd=tmp_path, code=2)
+        assert "there is no file w.pt" in thermocline(*verb, *words, "--weights", "w.pt", cwd=tmp_path, code=2)
+        assert "gives a str" in thermocline(*verb, "mine:text", *words[1:], cwd=tmp_path, code=2)
+    for option, value, message in (
+        ("--ood", "folder:photo", "photo does not exist"),
+        ("--ood", "arrays:photo.npz", "photo.npz does not exist"),
+        ("--probe", "logit", "did you mean 'logistic'?"),
+        ("--temperature", "0", "temperature must be above 0"),
+    ):
+        assert message in thermocline("scan", *words, option, value, cwd=tmp_path, code=2)
+
+
 def test_other_data_may_be_a_test_set_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     generator = np.random.default_rng(0)

@@ -218,13 +218,14 @@ def scan(
     from thermocline.scanner import scan as scan_model
 
     place = check_device(device)
-    way = chosen_inputs(inputs, model)
+    way, probes = chosen_inputs(inputs, model), tuple(probe or ["ridge"])
+    spec.replace(spec.Run(), {"train.temperature": temperature, "probes": probes})  # refuses what no run can have
     fetch({data, *(ood or ())}, data_dir, download)
     with interruptible("nothing was written"):
+        net = module_of(make, model, weights).to(place)  # first: images may take long to read
         sets, said = images_for(way, data, ood or (), size=size, device=place, data_dir=data_dir)
-        net = module_of(make, model, weights).to(place)
         try_out(net, model, sets[0])
-        options = {"temperature": temperature, "pattern": pattern, "probes": probe or ["ridge"], "name": model, "seed": seed}
+        options = {"temperature": temperature, "pattern": pattern, "probes": probes, "name": model, "seed": seed}
         result = scan_model(net, *sets, **options, progress=True)
     result.save(to)
     out.print(said, f"layers, in order of depth: {', '.join(result.layers)}", sep="\n", highlight=False, markup=False)

@@ -65,10 +65,10 @@ def features(
     elif ":" not in model:
         raise InputError(f"there is no run directory {model}, and it is not MODULE:CALLABLE, e.g. mynets:resnet")
     else:
-        images = _for_own(model, inputs, read)
+        way = _way(model, inputs, read)
         net, temperature = module_of(callable_of(model), model, weights).to(read.place), None
+        images = _for_own(way, read)
         try_out(net, model, images)
-        way = str(inputs)
     found = screening.features_of(net, images)
     shelf.save_features(found._replace(temperature=temperature), to)
     what = f"{len(found.features)} samples of {images.name} ({split}), shown as {way}, {sides(images)}"
@@ -118,9 +118,9 @@ def _of_run(directory: str, read: _Reading) -> tuple[Any, Any, Split]:
     return net, temperature, known[read.split == "test"] if same else read.other(str(read.data), known[0])
 
 
-def _for_own(model: str, inputs: str | None, read: _Reading) -> Split:
-    """The images as a model of the user's own sees them."""
-    if (name := read.data or read.like) is None:
+def _way(model: str, inputs: str | None, read: _Reading) -> str:
+    """How a model of the user's own sees images; raise unless it is known which."""
+    if read.data is None and read.like is None:
         raise InputError("name the data to read with --data NAME")
     way = chosen_inputs(inputs, model)
     if read.like is None and way == "standardised":
@@ -128,6 +128,12 @@ def _for_own(model: str, inputs: str | None, read: _Reading) -> Split:
             "--inputs standardised is by the mean and std of the data the model was trained on: name them with --like NAME "
             "(--data is what to read, if it is another set)"
         )
+    return way
+
+
+def _for_own(way: str, read: _Reading) -> Split:
+    """The images as a model of the user's own sees them."""
+    name = str(read.data or read.like)
     with whole_images():
         if read.like is None:
             return read.other(name, None).seen(way)

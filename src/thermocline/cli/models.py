@@ -60,6 +60,8 @@ def images_for(
 
     ood = tuple(ood)
     sets.require_other(data, ood)
+    for name in ood:  # before the training images, which may take long
+        sets.check_other(name, data_dir=data_dir)
     with whole_images():
         own = read_images(data, sets.reading(spec.Data(data, size=size), device=device, data_dir=data_dir))
     train, test = (split.seen(way) for split in own)

@@ -148,6 +148,13 @@ def check(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> None:
     _find(name, data_dir).check()
 
 
+def check_other(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> None:
+    """`check`, of data that may be a test set alone."""
+    found = _find(name, data_dir)
+    if found.alone(Want(size=1, channels=1)) is None:  # of a size, so that no image is opened to find one
+        found.check()
+
+
 def require_other(name: str, ood: Sequence[str]) -> None:
     """Raise unless other data are other: not the training data, and none named twice."""
     known = {_plain(name): f"{name} is the training data, and cannot be other data too"}

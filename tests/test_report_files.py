@@ -549,12 +549,13 @@ def test_the_verb_watches_until_it_is_stopped(tmp_path):
     assert process.returncode == 0
 
 
-def test_the_axis_of_a_few_layers_names_each_once():
-    """Where there is room for more ticks than layers, those between would be rounded to layers."""
+@pytest.mark.parametrize("axis", [marks.LAYER, marks.INDEX])
+def test_the_axis_of_a_few_layers_or_classes_names_each_once(axis):
+    """Where there is room for more ticks than places, those between would be rounded to places."""
     import altair as alt
     import vl_convert
 
     places = alt.Chart(alt.InlineData(values=[{"x": layer} for layer in (1, 2, 3)])).mark_point()
-    chart = places.encode(x=marks.LAYER.x(), y=alt.value(10)).properties(width=530)
+    chart = places.encode(x=axis.x(), y=alt.value(10)).properties(width=530)
     drawn = vl_convert.vegalite_to_svg(chart.to_dict(validate=False))
     assert re.findall(r">(\d+)</text>", drawn) == ["1", "2", "3"]

@@ -52,7 +52,7 @@ class Axis:
         return alt.Y(f"{column}:Q", axis=axis, scale=alt.Scale(**self.scale))
 
 
-# Of few layers there are ticks between them in spite of the step, and "d" would round 2.5 to 2.
+# Of few places there are ticks between them in spite of the step, and "d" would round 2.5 to 2.
 _WHOLE = {"tickMinStep": 1, "labelExpr": "datum.value % 1 ? '' : datum.label"}
 LAYER = Axis("layer", {"zero": False, "nice": False, "padding": 12}, "d", _WHOLE)
 STEP = Axis(
@@ -62,7 +62,7 @@ STEP = Axis(
     {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 8},
 )
 LINEAR_STEP = Axis(STEP.title, {"nice": False, "padding": 8}, STEP.format, STEP.ticks)
-INDEX = Axis("index i", {"zero": False, "nice": False, "padding": 8}, "d")
+INDEX = Axis("index i", {"zero": False, "nice": False, "padding": 8}, "d", _WHOLE)
 
 # What the page sets and charts may read: the layer chosen (0: none), the tolerance as a place on the slider, the detector.
 CHOSEN, CUT, SHOWN = "chosenLayer", "cutAt", "shownDetector"

@@ -135,6 +135,14 @@ def test_an_effect_that_is_absent_is_called_so(tmp_path):
     assert "a change of less than 0.01, which counts as none" in found["Detection, digits"].sentence
 
 
+def test_the_direction_in_which_classes_move_together_is_no_lost_one(tmp_path):
+    write_pair(tmp_path, {**COLD, "temperature": 1000, "decay": 0.197}, classes=19)
+    found = judged(tmp_path)["Solution rank"]
+    assert found.status == "absent"
+    told = "is 18 of 18 (classes - 1), down from 19 at T = 1: both use every direction in which classes can differ."
+    assert told in found.sentence
+
+
 def test_an_effect_that_is_reversed_is_called_so(tmp_path):
     write(tmp_path / "cold", **{**HOT, "temperature": 1})
     write(tmp_path / "hot", **{**COLD, "temperature": 1000})

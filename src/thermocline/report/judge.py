@@ -61,6 +61,7 @@ class Claim:
     explain: Callable[[float], str]
     meaning: Mapping[str, str] = field(default_factory=dict)
     chance: float | None = None  # up to which two numbers are alike, whichever is higher
+    full: float = math.inf  # from which on they are, whichever is lower
 
 
 def verdicts(summaries: Iterable[Summary]) -> list[Verdict]:
@@ -127,6 +128,7 @@ def _shape_claims(members: Sequence[Summary]) -> list[Claim]:
         "Solution rank", "solution_rank", "the rank of the logits", lambda one: one.solution_rank,
         -1, max(1.0, 0.02 * full), max(full, highest), ".3g", "{:.3g}".format, explain_rank,
         {"present": "fewer directions carry the classes", "reversed": "more directions carry the classes, not fewer"},
+        full=full,
     )  # fmt: skip
     depth = Claim(
         "Effective depth", "effective_depth", "effective depth", lambda one: one.effective_depth,
@@ -175,7 +177,9 @@ def _compare(claim: Claim, base: Group, group: Group) -> tuple[str, str]:
     sentence = f"At {group.label} {claim.subject} is {now}, {moved} {then} at {base.label}"
     if paired and paired.low < paired.high:
         sentence += f"; paired by seed the change is {paired.mean:+{claim.digits}}{_interval(claim, paired)}"
-    if status == "absent":
+    if status == "absent" and change and min(before.mean, after.mean) >= claim.full:
+        sentence += ": both use every direction in which classes can differ"
+    elif status == "absent":
         sentence += "" if change == 0 else f", a change of less than {claim.tolerance:.2g}, which counts as none"
     elif status == "unclear":
         sentence += ", which may be none" if paired else ": the intervals overlap, so it is not settled"
@@ -189,6 +193,8 @@ def _status(claim: Claim, before: Estimate, after: Estimate, paired: Estimate | 
     change = after.mean - before.mean
     if claim.chance is not None and max(before.mean, after.mean) <= claim.chance:
         return "neither"
+    if min(before.mean, after.mean) >= claim.full:
+        return "absent"
     if abs(change) < claim.tolerance:
         within = paired is None or -claim.tolerance <= paired.low <= paired.high <= claim.tolerance
         return "absent" if within else "unclear"

@@ -186,6 +186,15 @@ def test_a_sweep_in_processes_gives_every_run(tmp_path: Path) -> None:
     assert set(table["temperature"].to_pylist()) == {1.0, 50.0}
 
 
+def test_what_a_process_of_a_sweep_warns_of_is_a_warning_of_the_sweep(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs = spec.grid(TINY, {"seed": [0, 1], "train.epochs": [1], "train.batch": [10_000]})
+    with pytest.warns(UserWarning, match="train.batch=10000 is more than the .* training images"):
+        run.sweep(runs, tmp_path, jobs=2, device="cpu")
+    assert "Warning" not in capfd.readouterr().err
+
+
 def test_a_run_that_fails_leaves_the_others_to_be_run_wherever_they_belong(tmp_path: Path) -> None:
     good = spec.replace(TINY, {"train.epochs": 1})
     places = {tmp_path / "a" / "bad": spec.replace(good, {"train.lr": 1e9}), tmp_path / "b" / "good": good}

@@ -8,6 +8,7 @@ import selectors
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -99,7 +100,10 @@ def _side_by_side(places: Mapping[Path, spec.Run], jobs: int, options: Mapping[s
             for key, _ in working.select():
                 what, process = key.data
                 if line := process.stdout.readline():
-                    event = _decode(json.loads(line))
+                    if "warning" in (told := json.loads(line)):
+                        warnings.warn(told["warning"], stacklevel=2)
+                        continue
+                    event = _decode(told)
                     done |= {process} if isinstance(event, Progress) and event.phase in ("finished", "elsewhere") else set()
                     yield event
                     continue
@@ -150,6 +154,7 @@ def work() -> None:
     torch.set_num_threads(order["threads"])
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed must not be taken for an event
+    warnings.showwarning = lambda message, *_, **__: print(json.dumps({"warning": str(message)}), file=events)
     try:
         for event in _attempt(spec.from_json(order["run"]), Path(order["place"]), **order["options"]):
             print(json.dumps(_encode(event)), file=events)

@@ -313,5 +313,8 @@ def test_the_verb_says_what_to_train_with(tmp_path):
     assert "mlp on runes, 4 seeds" in said
     assert "take T = 10" in said
     assert "What T = 10 costs: OOD drop, svhn +0.20" in said
+    write(tmp_path / "runs" / "nan", {}, temperature=10, seed=9, learned=False, finish=False)
+    (tmp_path / "runs" / "nan" / "provenance.json").write_text('{"stopped": "loss became nan at step 7"}')
+    assert thermocline("advise", "runs", cwd=tmp_path).count("stopped itself") == 1
     assert "no run directory at nowhere" in thermocline("advise", "nowhere", cwd=tmp_path, code=2)
     assert "sweep --over train.temperature" in thermocline("advise", "runs/T1s0", cwd=tmp_path, code=2)

@@ -85,7 +85,7 @@ def advise(runs: Runs) -> None:
     """
     from thermocline import advise as advice
 
-    out.print(advice.told(advice.advise(readable(runs))))
+    out.print(advice.told(advice.advise(readable(runs, stopped=False))))  # of those it says so itself
 
 
 def tradeoff(
@@ -127,11 +127,11 @@ def table_of(directories: Iterable[str | Path]) -> None:
     out.print(terminal(summary(readable(directories))))
 
 
-def readable(directories: Iterable[str | Path]) -> list[Loaded]:
-    """The runs that can be read; what is said of the others goes to stderr."""
+def readable(directories: Iterable[str | Path], *, stopped: bool = True) -> list[Loaded]:
+    """The runs that can be read; what is said of the others, and of those that `stopped` themselves, goes to stderr."""
     from thermocline.report import load
 
-    runs, notes = load(directories)
+    runs, notes = load(directories, stopped=stopped)
     for note in notes:
         err.print(f"[yellow]warning:[/] {escape(note)}", soft_wrap=True)
     return runs

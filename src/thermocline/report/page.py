@@ -75,8 +75,8 @@ def render(paths: Paths, output: str | Path, *, figures: str | Path | None = Non
     return Path(output)
 
 
-def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
-    """The runs that can be read, coldest first, and a line on each that cannot, or is there twice."""
+def load(paths: Paths, *, stopped: bool = True) -> tuple[list[Loaded], list[str]]:
+    """The runs that can be read, coldest first, and a line on each that cannot, or is there twice, or `stopped` itself."""
     notes: list[str] = []
     known: dict[str, list[Loaded]] = {}
     with warnings.catch_warnings(record=True) as caught:
@@ -97,7 +97,7 @@ def load(paths: Paths) -> tuple[list[Loaded], list[str]]:
             if not (run.finished or run.rows.num_rows):
                 notes.append(f"left out: {path} " + (f"stopped itself: {why}" if why else "has no rows yet"))
                 continue
-            notes += [f"{path} stopped itself: {why}"] if why else []
+            notes += [f"{path} stopped itself: {why}"] if why and stopped else []
             alike = known.setdefault(run.spec.key, [])
             if same := next((one for one in alike if record.same_run(one, run)), None):
                 notes.append(f"{path} is the same run as {same.path}: it is left out")

@@ -579,6 +579,8 @@ def test_other_things_that_are_not_what_is_needed() -> None:
         rows(net, data, ["rank"], taps=(0, 2))
     with pytest.raises(InputError, match=r"torch.nn.Module, got a function"):
         tc.scan(lambda x: x, data, data)
+    with pytest.raises(InputError, match=r"logits= is a function, .* got a str"):
+        tc.scan(net, data, data, logits="scores")
     both = rows(seeded(mlp), data, ["alignment", "rank"], taps=(Tap("0", at="input"), Tap("0"), Tap("2")))
     assert {r["depth"] for r in both if r["measure"] == "rank"} == {1, 2, 3}
 

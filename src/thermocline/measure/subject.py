@@ -59,6 +59,9 @@ class Subject(NamedTuple):
 
     def run(self, arguments: Mapping[int | str, Tensor]) -> Tensor:
         """The logits of a batch, which stays as it is: a net that normalises its inputs in place gets a copy."""
+        if not callable(self.logits):
+            what = type(self.logits).__name__
+            raise InputError(f"logits= is a function, such as lambda output: output['scores']; got a {what}")
         placed = [value.clone() for name, value in arguments.items() if isinstance(name, int)]
         named = {name: value.clone() for name, value in arguments.items() if isinstance(name, str)}
         try:

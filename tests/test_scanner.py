@@ -312,7 +312,7 @@ class Reused(nn.Module):
 
 
 def test_a_reused_layer_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match="layer runs more than once"):
+    with pytest.raises(InputError, match="layer runs more than once.* or name the others in taps="):
         tc.scan(seeded(Reused), SETS["train"], SETS["test"])
 
 

@@ -159,7 +159,8 @@ def find_taps(
         raise InputError(f"no layer but the head matches {pattern!r}; there are: {', '.join(layers.values())}")
     modules = [module for module, _ in chosen]
     if reused := [layers[module] for module in modules if modules.count(module) > 1]:
-        raise InputError(f"{reused[0]} runs more than once in a pass, so it has no single value: leave it out by pattern=")
+        how = "leave it out by pattern=, or name the others in taps=, the head last"
+        raise InputError(f"{reused[0]} runs more than once in a pass, so it has no single value: {how}")
     heard = [layers[module] for module, _ in fired]
     _warn_of({others[module] for module, _ in ran if module in others}, heard, net, pattern)
     called = {module for module, _ in fired}

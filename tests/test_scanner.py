@@ -316,6 +316,11 @@ def test_a_reused_layer_is_refused_by_name() -> None:
         tc.scan(seeded(Reused), SETS["train"], SETS["test"])
 
 
+def test_a_scan_without_a_headline_number_says_so_and_shows_no_empty_table() -> None:
+    told = tc.scan(seeded(Foreign), SETS["train"], SETS["test"], measures="stable_rank").table()
+    assert " ".join(told.split()).startswith("Foreign on data: no headline number was measured; the rows have what was")
+
+
 def test_a_head_that_is_not_the_output_is_said() -> None:
     net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 9), nn.Linear(9, CLASSES), nn.Tanh()))
     with pytest.raises(InputError, match="the head is not known"):

@@ -47,7 +47,8 @@ def _case(case: Case) -> list[RenderableType]:
         grid.add_row(Text(part, style="bold"))
         for line in lines:
             grid.add_row(Text(f"  {line.label}"), *map(_cell, line.cells))
-    said: list[RenderableType] = [grid, *_advice(case)]
+    none = Text(f"{case.title}: no headline number was measured; the rows have what was, and the page draws it")
+    said: list[RenderableType] = [grid if grid.row_count else none, *_advice(case)]
     for verdict in judge.judge(case):
         if verdict.status == "alone":  # a number that the table has
             continue

@@ -463,6 +463,15 @@ def test_nothing_overflows_at_phone_width(browser, made):
     )
 
 
+def test_a_note_on_top_of_a_page_keeps_clear_of_the_line_above_it(browser, tmp_path):
+    write_pair(tmp_path / "runs")
+    (tmp_path / "runs" / "odd").mkdir()
+    (tmp_path / "runs" / "odd" / "spec.json").write_text("{")
+    page = show(browser, report.render(tmp_path / "runs", tmp_path / "page.html"))
+    note, above = (page.locator(one).first.bounding_box() for one in ("main > .note", "header"))
+    assert note["y"] - (above["y"] + above["height"]) >= 12
+
+
 def test_a_table_wider_than_a_phone_scrolls_by_itself(browser, tmp_path):
     """The words that its marks stand for are out of sight, and must not widen the page."""
     for seed in range(3):

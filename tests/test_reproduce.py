@@ -13,7 +13,7 @@ from commands import printed
 from report_cases import record_run
 
 from thermocline import record, run, spec
-from thermocline.experiments import _claims, _runes, compression
+from thermocline.experiments import _claims, _runes
 from thermocline.experiments._claims import Arm, Claim, Cost, Curve, Quantity
 from thermocline.record import Row
 from thermocline.reproduce import (
@@ -264,15 +264,6 @@ def test_a_number_that_is_not_finite_is_none_not_an_earlier_one(tmp_path: Path) 
     page = markdown.page(one, figure=False)
     assert "rank of the logits (covariance, 1e-3) (T = 1): seed 0 has no finite value; `--seeds 4` adds others" in page
     assert "OOD drop before the head, svhn (T = 1): seed 0 was made before this measure; `--seeds 4` adds others" in page
-
-
-def test_a_share_is_of_the_same_run(tmp_path: Path) -> None:
-    after = Row("test", "", 0, "", "compression", "part=accuracy,keep=0.99", 0.54)
-    put(tmp_path / TABLE.name, TABLE.runs[0], {9: [after, Row("test", "", 0, "", "accuracy", "", 0.6)]})
-    put(tmp_path / TABLE.name, TABLE.runs[1], {9: [after]})
-    cold, hot = Shelf(tmp_path).find(TABLE).sources
-    assert quantities.value(cold, compression.AFTER, _claims.COLD) == pytest.approx(0.9)
-    assert quantities.value(hot, compression.AFTER, _claims.HOT) is None
 
 
 def test_what_is_missing_is_told_apart_by_its_settings(tmp_path: Path) -> None:

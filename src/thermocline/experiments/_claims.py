@@ -24,8 +24,7 @@ class Quantity:
     `by`: the one "value" of the last step; that at the "start" of training; its "growth" from start to end, a ratio; the
     "lowest" after the start; the mean over "layers", over the "first half" of them or the "second half"; that of the "best
     layer" or the "last layer"; what the layer before the last has lost of the best, as a share ("drop before the last").
-    With `over`, as a share of that other number of the same run. `shown` is how the number is written. What lies above 0 and
-    moves by `factors` is averaged and compared by its logarithm.
+    `shown` is how the number is written. What lies above 0 and moves by `factors` is averaged and compared by its logarithm.
     """
 
     name: str
@@ -34,7 +33,6 @@ class Quantity:
     where: tuple[str, ...] = ()
     by: Reduction = "value"
     shown: str = ".2f"
-    over: Quantity | None = None
     factors: bool = False
 
 

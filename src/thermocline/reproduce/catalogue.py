@@ -159,5 +159,5 @@ def _identity(experiment: Experiment, claim: Claim) -> Hashable:
         table = experiment.table if experiment.computed and not arm.settings else ""
         arms.append((runs, table or ("" if runs else experiment.name), arm.where))
     quantity = claim.quantity
-    rows = (quantity.measure, quantity.split, quantity.where, quantity.by, quantity.over)
+    rows = (quantity.measure, quantity.split, quantity.where, quantity.by)
     return rows, claim.says, claim.bound, claim.margin, claim.exact, tuple(arms)

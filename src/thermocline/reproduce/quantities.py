@@ -23,9 +23,6 @@ def value(source: Source, quantity: Quantity, arm: Arm) -> float | None:
     """
     rows = select(source, quantity, arm.where)
     number = _reduced(rows, quantity) if rows else None
-    if number is not None and quantity.over is not None:
-        whole = value(source, quantity.over, arm)
-        number = number / whole if whole else None
     sound = number is not None and math.isfinite(number) and (number > 0 or not quantity.factors)
     return number if sound else None
 

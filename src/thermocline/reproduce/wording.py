@@ -56,8 +56,7 @@ def _possible(found: Estimate, quantity: Quantity) -> Estimate:
     >>> _possible(Estimate(0.9, 0.7, 1.1, 3), Quantity("", "auroc")).high
     1.0
     """
-    plain = quantity.over is None and quantity.by != "growth"
-    least, most = RANGES.get(quantity.measure, WIDE) if plain else WIDE
+    least, most = WIDE if quantity.by == "growth" else RANGES.get(quantity.measure, WIDE)
     return replace(found, low=max(found.low, least), high=min(found.high, most))
 
 
@@ -103,7 +102,7 @@ def rows(quantity: Quantity) -> str:
     """Which rows a quantity is made of."""
     parts = [f"measure `{quantity.measure}`", *([f"split `{quantity.split}`"] if quantity.split else [])]
     parts += [f"params with `{', '.join(quantity.where)}`"] if quantity.where else []
-    return ", ".join(parts) + REDUCED[quantity.by] + (f"; over {rows(quantity.over)}" if quantity.over else "")
+    return ", ".join(parts) + REDUCED[quantity.by]
 
 
 def seeds(finding: Finding) -> str:

@@ -42,7 +42,7 @@ def _case(case: Case) -> list[RenderableType]:
     grid.add_column("")
     for group in case.groups:
         grid.add_column(group.label if group.finished else f"{group.label} (unfinished)", justify="right")
-    for part, lines in itertools.groupby(table.lines(case), key=lambda line: line.part):
+    for part, lines in table.parts(table.lines(case)):
         grid.add_section()
         grid.add_row(Text(part, style="bold"))
         for line in lines:
@@ -57,8 +57,7 @@ def _case(case: Case) -> list[RenderableType]:
 
 
 def _cell(cell: table.Cell) -> Text:
-    mark = f"{table.MARKS[cell.apart]} " if cell.apart else ""
-    return Text(f"{mark}{cell.text or '-'}" + (f"\n{cell.interval}" if cell.interval else ""))
+    return Text(f"{table.MARKS[cell.apart]}{cell.text or '-'}" + (f"\n{cell.interval}" if cell.interval else ""))
 
 
 def _advice(case: Case) -> list[RenderableType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,8 +13,8 @@ from thermocline.report.facts import Case, Group, Summary
 DETECTORS = ("neco", "neco-maxlogit", "msp")
 """Those the table shows where a run has them: the one that temperature is said to help [benammar2024neco], and a baseline."""
 
-MARKS = {"higher": "▲", "lower": "▼"}
-"""What stands before a number that lies outside the noise of seeds."""
+MARKS = {"higher": "▲ ", "lower": "▼ ", "": ""}
+"""What stands before a number, by whether it lies outside the noise of seeds."""
 
 LEGEND = "▲ ▼: higher or lower than the first column by more than the seeds differ, from three seeds on"
 
@@ -50,6 +51,11 @@ def lines(case: Case) -> list[Line]:
         for part, label, measure, pick, spell in _wanted(case)
     ]
     return [line for line in found if any(cell.text for cell in line.cells)]
+
+
+def parts(lines: Iterable[Line]) -> list[tuple[str, list[Line]]]:
+    """The same under the titles of their parts."""
+    return [(part, list(some)) for part, some in itertools.groupby(lines, key=lambda line: line.part)]
 
 
 def _cell(group: Group, first: Group, measure: str, pick: Callable[[Summary], float | None], spell: Spell) -> Cell:

@@ -95,9 +95,8 @@ def overview(cases: Sequence[Case], figures: Sequence[Figure], scale: Temperatur
     columns = [{"title": case.title, "label": group.label, "seeds": _seeds(group), "swatch": scale.swatch(group.temperature)}
                for case in cases for group in case.groups]  # fmt: skip
     lines = [line for line in table.lines(everything) if len(_having(line, columns)) > 1]
-    parts = itertools.groupby(lines, key=lambda line: line.part)
     legend = [scale.swatch(value) for value in scale.values]
-    return {"columns": columns, "parts": [(part, list(some)) for part, some in parts], "legend": legend,
+    return {"columns": columns, "parts": table.parts(lines), "legend": legend,
             "figures": [shown(figure, 0) for figure in figures]}  # fmt: skip
 
 
@@ -225,7 +224,7 @@ def shown(figure: Figure, number: int) -> dict[str, Any]:
 
 def _tables(case: Case) -> list[list[tuple[str, list[table.Line]]]]:
     """The parts of the comparison, in two tables side by side where few temperatures leave the room."""
-    parts = [(part, list(some)) for part, some in itertools.groupby(table.lines(case), key=lambda line: line.part)]
+    parts = table.parts(table.lines(case))
     if len(case.groups) > 3 or len(parts) < 2:
         return [parts]
     heights = list(itertools.accumulate(len(some) + 1 for _, some in parts))

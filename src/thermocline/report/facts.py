@@ -146,6 +146,11 @@ class Case:
     title: str
     groups: tuple[Group, ...]
 
+    @property
+    def members(self) -> list[Summary]:
+        """The runs of all groups."""
+        return [member for group in self.groups for member in group.members]
+
 
 def learned(accuracy: float, *, guessing: float) -> bool:
     """Whether a net learned its training images: three times as many right as guessing gets, or a quarter of what it misses.
@@ -168,6 +173,14 @@ def lucky(share: float, count: int) -> float:
     (0.13, 1.0)
     """
     return min(1.0, share + LUCK * math.sqrt(share * (1 - share) / count))
+
+
+def detected(members: Iterable[Summary]) -> dict[str, list[str]]:
+    """The detectors that some runs have an AUROC of, by the set that they were shown."""
+    found: dict[str, list[str]] = {}
+    for name, detector in dict.fromkeys(key for one in members for key in one.auroc):
+        found.setdefault(name, []).append(detector)
+    return found
 
 
 def summary(runs: Paths | Iterable[Loaded]) -> list[Summary]:
@@ -223,16 +236,13 @@ def cases(summaries: Sequence[Summary]) -> list[Case]:
         subjects.setdefault(tuple(one.settings[path] for path in _subject_paths(one)), []).append(one)
     found = []
     for members in subjects.values():
-        alike_named = [some[0] for some in subjects.values() if _names(some[0]) == _names(members[0])]
-        told_apart, arms = varying(alike_named, _subject_paths(members[0])), _arm_paths(members)
+        first = members[0]
+        alike_named = [some[0] for some in subjects.values() if (some[0].net, some[0].data) == (first.net, first.data)]
+        told_apart, arms = varying(alike_named, _subject_paths(first)), _arm_paths(members)
         for arm in dict.fromkeys(tuple(one.settings[path] for path in arms) for one in members):
             alike = [one for one in members if tuple(one.settings[path] for path in arms) == arm]
             found.append(Case(named(alike[0], [*told_apart, *arms]), _groups(alike)))
     return found
-
-
-def _names(one: Summary) -> tuple[str, str]:
-    return one.net, one.data
 
 
 def varying(summaries: Sequence[Summary], paths: Iterable[str]) -> list[str]:

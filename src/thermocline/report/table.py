@@ -84,7 +84,7 @@ def apart(base: Estimate, value: Estimate, paired: Estimate | None = None) -> st
 
 
 def _wanted(case: Case) -> Iterator[tuple[str, str, str, Callable[[Summary], float | None], Spell]]:
-    members = [member for group in case.groups for member in group.members]
+    members = case.members
     classes, layers = (_common(getattr(one, name) for one in members) for name in ("classes", "layers"))
     yield "Fit", "Training accuracy", "accuracy", lambda one: one.train_accuracy, _percent
     yield "Fit", "Test accuracy", "accuracy", lambda one: one.test_accuracy, _percent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +21,14 @@ _COLOURS |= {"calibrated": "green", "over": "yellow", "under": "yellow", "off": 
 def terminal(summaries: Sequence[Summary]) -> Group:
     """The comparison table and the verdicts of every case, as something rich can print."""
     return Group(*itertools.chain.from_iterable(map(_case, cases(summaries))))
+
+
+def as_text(shown: RenderableType) -> str:
+    """What rich would print, as text without colours."""
+    console = Console(width=100, no_color=True)
+    with console.capture() as text:
+        console.print(shown)
+    return text.get()
 
 
 def line(one: Summary) -> str:

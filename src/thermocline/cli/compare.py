@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from thermocline import spec
 from thermocline.cli import attention as attending
 from thermocline.cli.common import LEADS, err, out, say
 from thermocline.spec import InputError
@@ -47,10 +46,8 @@ def report(
         return _watch(runs, port)
     named = (name for name, endings in page.FORMATS.items() if output and output.suffix in endings)
     format_ = format_ or next(named, "html")
-    if format_ not in page.FORMATS:
-        raise spec.unknown("format", format_, page.FORMATS)
     output = output or Path(f"report.{format_}")
-    page.check_ending(output, format_)
+    page.check_format(format_, output)
     if attending.report(runs, output, figures, format_):
         return None
     table_of(runs)

@@ -221,12 +221,17 @@ def rank_rule(row: dict[str, Any]) -> tuple[str, float] | None:
 
 def reliability(run: Loaded, at: str) -> dict[int, dict[str, float]]:
     """The count, confidence and accuracy of each bin of the test set that has samples; `at`: "training" or "fitted"."""
-    found: dict[int, dict[str, float]] = {}
-    for row in points(run, "reliability", last=True):
+    return {index: part for (index,), part in sorted(parts(run, "reliability", "bin", at=at).items()) if part.get("count")}
+
+
+def parts(run: Loaded, measure: str, *numbered: str, **where: str) -> dict[tuple[int, ...], dict[str, float]]:
+    """What a measure of the test set says, part by part, by the numbers that its rows have under these names."""
+    found: dict[tuple[int, ...], dict[str, float]] = {}
+    for row in points(run, measure, last=True):
         given = parameters(row["params"])
-        if row["split"] == "test" and given.get("at") == at:
-            found.setdefault(int(given["bin"]), {})[given["part"]] = row["value"]
-    return {index: part for index, part in sorted(found.items()) if part.get("count")}
+        if row["split"] == "test" and where.items() <= given.items():
+            found.setdefault(tuple(int(given[name]) for name in numbered), {})[given["part"]] = row["value"]
+    return found
 
 
 def cases(summaries: Sequence[Summary]) -> list[Case]:
@@ -309,11 +314,8 @@ def _probes(run: Loaded) -> dict[str, list[tuple[int, str, float]]]:
 
 def _merged(run: Loaded) -> dict[int, list[int]]:
     """Classes of which most test images are taken for another, whose mean feature points the same way."""
-    parts: dict[tuple[int, int], dict[str, float]] = {}
-    for row in points(run, "confusion", last=True):
-        given = parameters(row["params"])
-        parts.setdefault((int(given["predicted"]), int(given["label"])), {})[given["part"]] = row["value"]
-    pairs = sorted(pair for pair, part in parts.items() if part["share"] > 0.5 and part["cosine"] >= SAME)
+    found = parts(run, "confusion", "predicted", "label").items()
+    pairs = sorted(pair for pair, part in found if part["share"] > 0.5 and part["cosine"] >= SAME)
     return {into: sorted({into, *(label for other, label in pairs if other == into)}) for into, _ in pairs}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from thermocline import spec as specs
 from thermocline.record import Loaded
 from thermocline.report import advice, judge, table
+from thermocline.report.estimates import plural
 from thermocline.report.facts import Case, Group, Summary
 from thermocline.report.figure import Figure
 from thermocline.report.judge import Claim, Verdict
@@ -61,7 +62,7 @@ def title(summaries: Sequence[Summary]) -> str:
 
 def subtitle(summaries: Sequence[Summary]) -> str:
     """How much evidence there is."""
-    parts = [f"{len(summaries)} run{'s' if len(summaries) > 1 else ''}"]
+    parts = [plural(len(summaries), "run")]
     for words, values in (("classes", {one.classes for one in summaries}), ("layers", {one.layers for one in summaries})):
         if len(values) == 1 and None not in values:
             parts.append(f"{values.pop()} {words}")
@@ -233,9 +234,7 @@ def _tables(case: Case) -> list[list[tuple[str, list[table.Line]]]]:
 
 
 def _seeds(group: Group) -> str:
-    count = group.seeds
-    state = "" if group.finished else ", unfinished"
-    return f"{count} seed{'s' if count > 1 else ''}{state}"
+    return plural(group.seeds, "seed") + ("" if group.finished else ", unfinished")
 
 
 def _interval(group: Group) -> str:

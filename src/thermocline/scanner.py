@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 from thermocline import measure, provenance, record, report
@@ -71,10 +70,7 @@ class Scan:
 
     def table(self) -> str:
         """The numbers and what they mean, as text."""
-        console = Console(width=100, no_color=True)
-        with console.capture() as text:
-            console.print(report.terminal([self.summary]))
-        return text.get()
+        return report.as_text(report.terminal([self.summary]))
 
     def save(self, directory: str | Path) -> Path:
         """Write a new run directory, which `thermocline report` and `record.load_rows` read beside any other."""

@@ -155,13 +155,12 @@ def goals(members: Sequence[Summary]) -> list[Goal]:
     """What the runs were measured for."""
     half = 0.5 / next((one.layers for one in members if one.layers), 20)  # of a layer
     drops = dict.fromkeys(name for one in members for name in one.ood_drop if name not in one.unread)
-    sets = dict.fromkeys(name for one in members for name, _ in one.auroc)
     every = [
         Goal("accuracy", "test accuracy", "accuracy", +1, 0.005, lambda one: {"": one.test_accuracy}, ".1%"),
         Goal("few layers", "effective depth", "effective_depth", -1, half, _deep, ".2f"),
         *(Goal(f"transfer, {name}", f"OOD drop, {name}", "ood_drop", -1, 0.02, _dropped(name), ".2f") for name in drops),
         *(Goal(f"best layer, {name}", f"best probe, {name}", "accuracy", +1, 0.01, _read(name), ".1%") for name in drops),
-        *(Goal(f"detection, {name}", f"AUROC, {name}", "auroc", +1, 0.01, _detected(name)) for name in sets),
+        *(Goal(f"detection, {name}", f"AUROC, {name}", "auroc", +1, 0.01, _detected(name)) for name in facts.detected(members)),
         Goal("calibration", "ECE at a fitted T", "ece", -1, 0.01, lambda one: {"": one.ece.get("fitted")}),
     ]  # fmt: skip
     return [goal for goal in every if any(value is not None for one in members for value in goal.read(one).values())]

@@ -18,7 +18,7 @@ from thermocline import record
 from thermocline.advise.association import LEAST
 from thermocline.advise.relation import Relation, Tradeoff
 from thermocline.report import page, theme, view
-from thermocline.report.estimates import Estimate
+from thermocline.report.estimates import Estimate, plural
 from thermocline.report.figure import Figure
 
 HEADS = ("OOD set", "detector", "settings", "runs", "r", "by rank", "verdict")
@@ -77,7 +77,7 @@ def _html(found: Tradeoff) -> bytes:
     settings = {(point.subject, point.setting) for point in found.points}
     context = {
         "title": "Transfer against detection",
-        "subtitle": f"{_count(len(settings), 'setting')}, {_count(len(runs), 'run')}, {_count(len(seeds), 'seed')}",
+        "subtitle": f"{plural(len(settings), 'setting')}, {plural(len(runs), 'run')}, {plural(len(seeds), 'seed')}",
         "notes": found.left_out,
         "relations": [
             {**_shown(one, scale), "id": id_, "height": panel.height, "description": panel.description}
@@ -129,7 +129,7 @@ def _figure(found: Tradeoff, scale: theme.Temperatures) -> Figure:
 
 def _shown(one: Relation, scale: theme.Temperatures) -> dict[str, Any]:
     lines = [
-        {"label": at.label, "seeds": _count(at.auroc.count, "seed"), "cells": [_cell(at.transfer), _cell(at.auroc)],
+        {"label": at.label, "seeds": plural(at.auroc.count, "seed"), "cells": [_cell(at.transfer), _cell(at.auroc)],
          "front": "yes" if at.front else ""}
         for at in one.settings
     ]  # fmt: skip
@@ -175,10 +175,6 @@ def _every(found: Tradeoff) -> Iterator[tuple[str, ...]]:
         where = f"{one.subject}: {one.ood}" if several else one.ood
         counts = (str(len(one.settings)), str(len(one.points)))
         yield where, one.detector, *counts, str(one.pearson or "-"), str(one.spearman or "-"), one.word
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count > 1 else ''}"
 
 
 def _cell(value: Estimate) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from thermocline.advise.association import LEAST, Correlation, pearson, spearman
 from thermocline.advise.settings import labelled, subjects
 from thermocline.record import Loaded, Paths
 from thermocline.report import facts
-from thermocline.report.estimates import estimate
+from thermocline.report.estimates import estimate, plural
 from thermocline.report.facts import Summary
 from thermocline.report.trading import Setting, fronted
 from thermocline.spec import InputError, unknown
@@ -80,8 +80,8 @@ class Relation:
     def sentence(self) -> str:
         """The verdict in words, from the interval of the linear correlation."""
         both = f"transfer and {_spelled(self.detector)} detection on {self.ood}"
-        count, runs = len(self.settings), len(self.points)
-        over = f"{count} setting{'s' if count > 1 else ''} ({runs} run{'s' if runs > 1 else ''})"
+        count = len(self.settings)
+        over = f"{plural(count, 'setting')} ({plural(len(self.points), 'run')})"
         if self.pearson is None:
             few = f"a correlation needs {LEAST} settings" if count < LEAST else "one of the two is the same in all of them"
             return f"{over} cannot say how {both} move together: {few}."

@@ -58,7 +58,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # where a terminal or a log lacks a letter
     if not LEADS:
         out.quiet = err.quiet = True
-    warnings.showwarning = lambda message, *_, **__: err.print(f"[yellow]warning:[/] {escape(str(message))}")
+    warnings.showwarning = lambda message, *_, **__: err.print(f"[yellow]warning:[/] {escape(str(message))}", highlight=True)
     try:
         if os.environ.get("WORLD_SIZE", "1") != "1" and sys.argv[1:2] not in (["train"], ["sweep"]):
             raise InputError("under torchrun only train and sweep share their work; start the others by themselves")
@@ -76,7 +76,7 @@ def main() -> None:
 def _fail(message: str, *, code: int) -> None:
     err.quiet = False  # of several processes, the one that fails speaks
     where = "" if LEADS else f" (process {os.environ['RANK']})"
-    err.print(f"[bold red]error:[/]{where} {escape(message)}", soft_wrap=True)
+    err.print(f"[bold red]error:[/]{where} {escape(message)}", soft_wrap=True, highlight=True)
     sys.exit(code)
 
 
@@ -164,7 +164,7 @@ def sweep(
         if there:
             compare.conclude(there, to / "report.html")
         if there and len({run.train.temperature for run in runs}) > 1:
-            out.print(f"which setting to take: [bold]thermocline advise {escape(str(to))}[/]", highlight=False, soft_wrap=True)
+            out.print(f"which setting to take: [bold]thermocline advise {escape(str(to))}[/]", soft_wrap=True)
 
 
 @app.command()
@@ -228,7 +228,7 @@ def scan(
         options = {"temperature": temperature, "pattern": pattern, "probes": probes, "name": model, "seed": seed}
         result = scan_model(net, *sets, **options, progress=True)
     result.save(to)
-    out.print(said, f"layers, in order of depth: {', '.join(result.layers)}", sep="\n", highlight=False, markup=False)
+    out.print(said, f"layers, in order of depth: {', '.join(result.layers)}", sep="\n", markup=False)
     compare.conclude([to], to / "report.html")
 
 
@@ -257,7 +257,7 @@ def bench(
         for one in benches.run(names or ["measure"], threads=threads, repeat=repeat, scale=scale, device=device):
             status.update(f"done: {one.name}")
             if not err.is_terminal:  # where a status leaves no trace
-                err.print(f"done: {one.name}", highlight=False)
+                err.print(f"done: {one.name}")
             table.title = f"{one.hardware}, scale {scale:g}"
             seconds = (f"{one.ours_seconds:.3g}", f"{one.theirs_seconds:.3g}", f"{one.ratio:.{1 if one.ratio >= 2 else 2}f} x")
             memory = (f"{one.ours_peak_mb:.0f}", f"{one.theirs_peak_mb:.0f}", f"{one.memory_ratio:.1f} x")
@@ -265,7 +265,7 @@ def bench(
             notes.append(f"{one.name}: {one.note}; answers{'' if one.agree else ' DIFFER'}: {one.difference}")
     if scale != 1:
         notes.append("sizes are those of --scale 1")
-    out.print(table, *notes, sep="\n", highlight=False)
+    out.print(table, *notes, sep="\n")
 
 
 KINDS = ("data", "nets", "measures", "detectors", "settings", "experiments", "benches")
@@ -287,7 +287,7 @@ def list_(
         out.print(table, "")
         if one == "experiments" and not results.is_dir():
             said = f"none counts as run, since there is no folder {escape(str(results))}: give --results DIR"
-            err.print(said, highlight=False, soft_wrap=True)
+            err.print(said, soft_wrap=True)
 
 
 def _entries(kind: str, results: Path) -> Iterable[tuple[str, str]]:

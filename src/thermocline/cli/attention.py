@@ -59,7 +59,7 @@ def scan(model: str, prompts: Path | None, lengths: str, count: int, to: Path, d
         say("figure", found.write(to / "attention.svg"))
         say("report", found.write(to / "attention.html"))
     except InputError as error:
-        out.print(f"no report page: {error}", highlight=False, markup=False)
+        out.print(f"no report page: {error}", markup=False)
 
 
 def report(runs: list[str], output: Path, figures: Path | None, format_: str) -> bool:

@@ -16,7 +16,7 @@ from rich.markup import escape
 import thermocline
 from thermocline.spec import InputError
 
-out, err = Console(), Console(stderr=True)
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 LEADS = os.environ.get("RANK", "0") == "0"  # whether this process speaks and writes; torchrun starts several
 
 _FLAGS = {  # options that are settings too
@@ -32,7 +32,7 @@ Temperature = Annotated[float, typer.Option(help="Softmax temperature the model 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        out.print(f"thermocline {thermocline.__version__}", highlight=False)
+        out.print(f"thermocline {thermocline.__version__}")
         raise typer.Exit
 
 
@@ -45,7 +45,7 @@ def version(
 
 
 def say(what: str, where: Path) -> None:
-    out.print(f"{what}: [bold]{escape(str(where))}[/]", highlight=False, soft_wrap=True)
+    out.print(f"{what}: [bold]{escape(str(where))}[/]", soft_wrap=True)
 
 
 def require_unused(folder: Path) -> None:

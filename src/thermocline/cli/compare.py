@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from thermocline import spec
 from thermocline.cli import attention as attending
 from thermocline.cli.common import LEADS, err, out, say
 from thermocline.spec import InputError
@@ -47,10 +46,8 @@ def report(
         return _watch(runs, port)
     named = (name for name, endings in page.FORMATS.items() if output and output.suffix in endings)
     format_ = format_ or next(named, "html")
-    if format_ not in page.FORMATS:
-        raise spec.unknown("format", format_, page.FORMATS)
     output = output or Path(f"report.{format_}")
-    page.check_ending(output, format_)
+    page.check_format(format_, output)
     if attending.report(runs, output, figures, format_):
         return None
     table_of(runs)
@@ -69,9 +66,9 @@ def _watch(runs: list[str], port: int) -> None:
     page.drawing()  # or say what is missing before a browser is opened
     with watching.server(watching.Watcher(runs), port) as server:
         address = f"http://{watching.HOST}:{server.server_address[1]}/"
-        out.print(f"watching: [bold]{address}[/] (this machine alone; Ctrl-C ends it)", highlight=False, soft_wrap=True)
+        out.print(f"watching: [bold]{address}[/] (this machine alone; Ctrl-C ends it)", soft_wrap=True)
         for place in (place for place in record.find_runs(runs) if not place.exists()):
-            err.print(f"there is no {escape(str(place))} yet: the page waits for it", highlight=False, soft_wrap=True)
+            err.print(f"there is no {escape(str(place))} yet: the page waits for it", soft_wrap=True)
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
@@ -118,7 +115,7 @@ def conclude(directories: list[Path], page: Path) -> None:
     try:
         say("report", render(directories, page))
     except InputError as error:
-        out.print(f"no report page: {escape(str(error))}", highlight=False)
+        out.print(f"no report page: {escape(str(error))}")
 
 
 def table_of(directories: Iterable[str | Path]) -> None:
@@ -133,5 +130,5 @@ def readable(directories: Iterable[str | Path], *, stopped: bool = True) -> list
 
     runs, notes = load(directories, stopped=stopped)
     for note in notes:
-        err.print(f"[yellow]warning:[/] {escape(note)}", soft_wrap=True)
+        err.print(f"[yellow]warning:[/] {escape(note)}", soft_wrap=True, highlight=True)
     return runs

@@ -72,10 +72,10 @@ def features(
     found = screening.features_of(net, images)
     shelf.save_features(found._replace(temperature=temperature), to)
     what = f"{len(found.features)} samples of {images.name} ({split}), shown as {way}, {sides(images)}"
-    out.print(f"{what}, {found.features.shape[1]} features", highlight=False, markup=False)
+    out.print(f"{what}, {found.features.shape[1]} features", markup=False)
     if found.weight is None:
         lacking = "the head is not linear, or the logits are not its weight times its input, plus its bias"
-        out.print(f"without the head's weight, so no {', '.join(HEADED)}: {lacking}", highlight=False)
+        out.print(f"without the head's weight, so no {', '.join(HEADED)}: {lacking}")
     say("features", to)
 
 
@@ -186,7 +186,7 @@ def score(
     scores = screening.score(shelf.load_detector(detector, device=place), shelf.load_features(features, device=place)).cpu()
     shelf.save_table(pa.table({"index": range(len(scores)), "score": scores.numpy()}), to)
     low, middle, high = scores.quantile(scores.new_tensor([0.05, 0.5, 0.95])).tolist()
-    out.print(f"{len(scores)} scores: median {middle:.4g}, 5 % below {low:.4g}, 5 % above {high:.4g}", highlight=False)
+    out.print(f"{len(scores)} scores: median {middle:.4g}, 5 % below {low:.4g}, 5 % above {high:.4g}")
     say("scores", to)
 
 
@@ -218,7 +218,7 @@ def evaluate(
             raise InputError(f"{name}: {error}") from None
     for name, rows in itertools.groupby(found, key=lambda row: row["detector"]):
         if len(fitted) > 1:
-            out.print(f"[bold]{escape(name)}[/]", highlight=False, soft_wrap=True)
+            out.print(f"[bold]{escape(name)}[/]", soft_wrap=True)
         table = Table("other data", "AUROC", "95 % interval", "AUPR (ID)", "AUPR (OOD)", "FPR95 (ID positive)", "samples")
         for row in rows:
             table.add_row(

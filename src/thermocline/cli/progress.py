@@ -28,7 +28,7 @@ def interruptible(then: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        err.print(f"interrupted; {then}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"interrupted; {then}", markup=False, soft_wrap=True)
         raise typer.Exit(130) from None
 
 
@@ -42,7 +42,7 @@ def show(events: Iterable[Progress], *, runs: int = 1, again: str) -> None:
             elsewhere += event.phase == "elsewhere"
     if elsewhere:
         left = f"{elsewhere} run{'s were' if elsewhere > 1 else ' was'}"
-        err.print(f"{left} left to another process that is at it; once that is done, {again} shows all", highlight=False)
+        err.print(f"{left} left to another process that is at it; once that is done, {again} shows all")
 
 
 class Bars:
@@ -147,7 +147,7 @@ class Lines:
         return f"{self.ended} of {self.runs} done{eta}"
 
     def _print(self, run: str, words: str) -> None:
-        err.print(f"{time.strftime('%H:%M:%S')} {run}: {words}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"{time.strftime('%H:%M:%S')} {run}: {words}", markup=False, soft_wrap=True)
 
 
 def read_images(name: str, steps: Reading[Read]) -> Read:

@@ -107,12 +107,12 @@ def _lacking(
     from thermocline.reproduce import continuing
 
     if why := continuing.compute(experiment, results, device=device):
-        err.print(f"{experiment.name}: not computed here: {escape(why)}", highlight=False, soft_wrap=True)
+        err.print(f"{experiment.name}: not computed here: {escape(why)}", soft_wrap=True)
     missing = continuing.missing(experiment, results, seeds=seeds)
     if not missing:
         return {}
     fetch({name for run in missing.values() for name in (run.data.name, *run.data.ood)}, data_dir, download)
     if why := continuing.obstacle(experiment, missing.values(), device=device, data_dir=data_dir):
-        err.print(f"{experiment.name}: {len(missing)} runs are not made here: {escape(why)}", highlight=False, soft_wrap=True)
+        err.print(f"{experiment.name}: {len(missing)} runs are not made here: {escape(why)}", soft_wrap=True)
         return {}
     return missing

@@ -21,11 +21,10 @@ from typing import Any
 
 import pyarrow as pa
 import torch
-from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
-from thermocline import measure, provenance, record
+from thermocline import measure, provenance, record, report
 from thermocline.attention import Dispersion, dispersion
 from thermocline.attention.call import checked
 from thermocline.attention.reference import logits
@@ -73,10 +72,7 @@ class Diagnosis:
 
     def table(self) -> str:
         """Means by length, the heads that disperse fastest, and what that means, as text."""
-        console = Console(width=100, no_color=True)
-        with console.capture() as text:
-            console.print(reading.terminal(self.found))
-        return text.get()
+        return report.as_text(reading.terminal(self.found))
 
     def save(self, directory: str | Path) -> Path:
         """Write a new run directory, which `thermocline report` and `record.load_rows` read beside any other."""

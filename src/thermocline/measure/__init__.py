@@ -18,13 +18,14 @@ from thermocline.measure import source
 from thermocline.measure.capture import capture
 from thermocline.measure.catalogue import MEASURES
 from thermocline.measure.passes import look
-from thermocline.measure.subject import Subject, evaluating
+from thermocline.measure.subject import Subject, evaluating, out_of_memory
 from thermocline.nets import Tap
 from thermocline.record import Row
 from thermocline.team import ALONE, Team
 
 __all__ = [
-    "MEASURES", "Subject", "capture", "check_name", "check_sets", "evaluating", "measure", "select", "source",
+    "MEASURES", "Subject", "capture", "check_name", "check_sets", "evaluating", "measure", "out_of_memory", "select",
+    "source",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from thermocline import geometry, softmax
 from thermocline.measure import source
 from thermocline.measure.capture import capture
-from thermocline.measure.subject import Subject
+from thermocline.measure.subject import Subject, out_of_memory
 from thermocline.moments import Moments
 from thermocline.nets import Tap, some_features
 
@@ -74,10 +74,8 @@ def _slopes(loss: Tensor, weights: list[Tensor]) -> tuple[Tensor | None, ...] | 
     """Gradients, or nothing, with a warning, where the net has none."""
     try:
         return torch.autograd.grad(loss, weights, allow_unused=True)
-    except torch.OutOfMemoryError:
-        raise
     except RuntimeError as error:  # as where the net writes over what its gradient needs
-        if "DefaultCPUAllocator" in str(error):  # out of memory
+        if out_of_memory(error):
             raise
         reason = str(error).strip().partition("\n")[0].partition(". Hint:")[0]
         warnings.warn(f"gradient_rank is left out, as the net has no gradients: {reason}", stacklevel=2)

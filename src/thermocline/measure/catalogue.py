@@ -98,7 +98,7 @@ def solution_rank(seen: Seen) -> Iterator[Row]:
 
     rank(M) = #{i : sigma_i(M) > rtol * sigma_1(M)}                           [masarczyk2025softmax, Tab. 1]
     """
-    *_, (_, row) = seen.layers()
+    _, row = seen.head
     met, logits = int((seen.counts > 0).sum()), len(seen.logit_spectrum)
     # Of a class without a sample no direction can be expected. The few samples that a watch follows may lack many by chance.
     fewer = {"classes": met} if seen.final and met < logits else {}
@@ -113,7 +113,7 @@ def rank_by_samples(seen: Seen) -> Iterator[Row]:
     rank(M_S),  S: n samples spread over the set, or of class k a share of 100^(-k / (c - 1))   [masarczyk2025softmax]
     """
     logits, labels = seen.outputs["train"].some.values
-    *_, (_, row) = seen.layers()
+    _, row = seen.head
     count, classes = len(labels), logits.shape[1]
     chosen = {f"n={n}": source.some(n, of=count).to(labels.device) for n in SAMPLES if n < count}
     share = TAIL ** (-torch.arange(classes, device=labels.device) / max(classes - 1, 1))
@@ -154,7 +154,7 @@ def functional_rank(seen: Seen) -> Iterator[Row]:
     """
     some = seen.outputs["train"].some
     logits, labels = some.values
-    *_, (_, row) = seen.layers()
+    _, row = seen.head
     value = geometry.functional_rank(logits, labels, keep=0.99)
     yield row("functional_rank", params(keep=0.99, **some.thinned), float(value))
 
@@ -165,7 +165,7 @@ def softmax_rank(seen: Seen) -> Iterator[Row]:
     rank(softmax_T(M))                                                        [masarczyk2025softmax, Fig. 5]
     """
     some = seen.outputs["train"].some
-    *_, (_, row) = seen.layers()
+    _, row = seen.head
     found = geometry.softmax_rank(some.values[0], temperature=seen.temperature, **RANK, centered=True)
     yield row("softmax_rank", params(**RANK, **some.thinned), float(found.after))
 
@@ -175,7 +175,7 @@ def compression(seen: Seen) -> Iterator[Row]:
 
     min{k : acc(W (mean + P_k (h - mean)) + b) >= 0.99 acc(W h + b)}          [masarczyk2025softmax]
     """
-    *_, (tap, row) = seen.layers()
+    tap, row = seen.head
     weight, bias = seen.weight(tap), getattr(seen.net.get_submodule(tap.path), "bias", None)
     (features,), (logits, labels), some = seen.last.some.values, seen.outputs["train"].some.values, seen.last.some
     whole = weight is not None and weight.shape[1] == features.shape[1]
@@ -227,7 +227,7 @@ def neural_collapse(seen: Seen) -> Iterator[Row]:
 
     NC1 = Tr(Sigma_W pinv(Sigma_B)) / c; NC2, NC3, NC4 as in geometry.neural_collapse   [papyan2020collapse]
     """
-    *_, (tap, row) = seen.layers()
+    tap, row = seen.head
     moments, some, weight = seen.last.moments, seen.last.some, seen.weight(tap)
     if weight is None or len(weight) < 2 or not moments.counts.all():
         return  # a class without a sample has no mean to compare, nor has a single class another
@@ -254,8 +254,7 @@ def orthodev(seen: Seen) -> Iterator[Row]:
         for centered in (False, True):
             value = float(geometry.orthodev(present, other, centered=centered))
             if math.isfinite(value):  # a mean of zero has no direction
-                place = (f"{name}/test", seen.taps[-1].path, len(seen.taps), seen.last.label)
-                yield Row(*place, "orthodev", params(centered=str(centered).lower()), value)
+                yield seen.before_head(f"{name}/test")("orthodev", params(centered=str(centered).lower()), value)
 
 
 def probe_accuracy(seen: Seen) -> Iterator[Row]:

@@ -90,6 +90,15 @@ class Seen:
         for depth, tap in enumerate(self.taps, start=1):
             yield tap, functools.partial(Row, "train", tap.path, depth, tap.label)
 
+    @property
+    def head(self) -> tuple[Tap, Callable[..., Row]]:
+        """The tap of the logits, with a maker of rows about them."""
+        return list(self.layers())[-1]
+
+    def before_head(self, split: str) -> Callable[..., Row]:
+        """A maker of rows about what the head reads of a split."""
+        return functools.partial(Row, split, self.taps[-1].path, len(self.taps), self.last.label)
+
     def weight(self, tap: Tap) -> Tensor | None:
         """The weight of the layer a tap reads, one row an output, if it has one."""
         weight = matrix_weight(self.net.get_submodule(tap.path))

@@ -66,13 +66,13 @@ class Subject(NamedTuple):
         named = {name: value.clone() for name, value in arguments.items() if isinstance(name, str)}
         try:
             returned = self.net(*placed, **named)
-        except (InputError, Failure, torch.OutOfMemoryError):
+        except (InputError, Failure):
             raise
         except TypeError:
             _check_names(self.net, placed, named)
             raise
         except (RuntimeError, ValueError, AssertionError, IndexError) as error:  # whatever a net refuses inputs by
-            if "DefaultCPUAllocator" in str(error):  # out of memory
+            if out_of_memory(error):
                 raise
             kinds = " and ".join(f"{tuple(value.shape)} {value.dtype}" for value in arguments.values())
             reason = str(error).strip().partition("\n")[0] or f"{type(error).__name__}, without a word"
@@ -81,6 +81,11 @@ class Subject(NamedTuple):
         if wrong := no_logits(output):
             raise InputError(f"the net returns {wrong}: pass logits=lambda output: ...")
         return output
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether there was no room, on a GPU or, of which torch has no error of its own, in main memory."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
 def _check_names(net: nn.Module, placed: list[Tensor], named: Mapping[str, Tensor]) -> None:

@@ -100,7 +100,7 @@ def _unseen(seen: Seen) -> Iterator[tuple[str, Tensor, Tensor]]:
 
 def _neco(seen: Seen, name: str, inside: Tensor, outside: Tensor, measure: str, value: float, **how: str | int) -> Row:
     said = params(**how, id=len(inside), ood=len(outside), **seen.last.subset)
-    return Row(f"{name}/test", seen.last.tap.path, len(seen.taps), seen.last.label, measure, said, value)
+    return seen.before_head(f"{name}/test")(measure, said, value)
 
 
 def roc(seen: Seen) -> Iterator[Row]:
@@ -160,7 +160,7 @@ def confusion(seen: Seen) -> Iterator[Row]:
 
 def _detection(seen: Seen, found: Found, measure: str, value: SupportsFloat, **counted_by: object) -> Row:
     how = ",".join(filter(None, (found.detector, params(**counted_by))))
-    return Row(found.split, seen.taps[-1].path, len(seen.taps), seen.last.label, measure, how, float(value))
+    return seen.before_head(found.split)(measure, how, float(value))
 
 
 def fitted_temperature(seen: Seen) -> Iterator[Row]:

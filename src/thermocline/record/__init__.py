@@ -141,8 +141,7 @@ class Record:
 
     def provenance(self) -> dict[str, Any]:
         """What is known of how the rows came about."""
-        path = self.path / "provenance.json"
-        return read_facts(path) if path.exists() else {}
+        return _provenance(self.path)
 
     def describe(self, facts: Mapping[str, Any]) -> None:
         """Merge facts into the provenance."""
@@ -244,10 +243,13 @@ class Loaded:
 
 def stopped(path: str | os.PathLike[str]) -> str:
     """Why the training of a run stopped itself, as it would again; nothing where it did not."""
-    path = Path(path)
-    if (path / "rows.parquet").exists() or not (path / "provenance.json").exists():
-        return ""
-    return read_facts(path / "provenance.json").get("stopped", "")
+    return "" if (Path(path) / "rows.parquet").exists() else _provenance(Path(path)).get("stopped", "")
+
+
+def _provenance(path: Path) -> dict[str, Any]:
+    """The facts of a run directory; none where nobody has written any."""
+    file = path / "provenance.json"
+    return read_facts(file) if file.exists() else {}
 
 
 def load_run(path: str | os.PathLike[str]) -> Loaded:
@@ -260,8 +262,7 @@ def load_run(path: str | os.PathLike[str]) -> Loaded:
         hint = f"; there are runs in {below}" if below else ""
         raise InputError(f"{path} is not a run directory: it has no spec.json{hint}")
     run = _read_spec(path / "spec.json")
-    provenance = read_facts(path / "provenance.json") if (path / "provenance.json").exists() else {}
-    finished = (path / "rows.parquet").exists()
+    provenance, finished = _provenance(path), (path / "rows.parquet").exists()
     if finished:
         try:
             rows = pq.read_table(path / "rows.parquet", schema=SCHEMA, page_checksum_verification=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from thermocline.report.facts import Case, Group, Summary, lucky
+from thermocline.report.facts import Case, Group, Summary, detected, lucky
 
 SMALL = 0.05
 """The OOD drop below which the last layer is taken to be as good as any."""
@@ -195,9 +195,9 @@ def _rank(group: Group) -> Iterator[Advice]:
 
 def _detection(group: Group) -> Iterator[Advice]:
     """The score that does best, and what it lets through; chosen on the data it is reported on, as `note` says."""
-    for name in dict.fromkeys(name for one in group.members for name, _ in one.auroc):
+    for name, detectors in detected(group.members).items():
         found = {}
-        for detector in dict.fromkeys(key for one in group.members for where, key in one.auroc if where == name):
+        for detector in detectors:
             value = group.estimate(lambda one, key=(name, detector): one.auroc.get(key))
             found[detector] = value.mean if value else 0.0
         if not (best := max(found, key=lambda key: found[key], default="")):

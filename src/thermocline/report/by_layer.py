@@ -16,7 +16,7 @@ from thermocline.report.theme import Temperatures
 
 def probes(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
     """How well each layer can be read, in and out of distribution."""
-    splits = dict.fromkeys(row["split"] for run in _runs(case, runs) for row in points(run, "probe_accuracy"))
+    splits = dict.fromkeys(row["split"] for one in case.members for row in points(runs[one.key], "probe_accuracy"))
     panels: list[Panel | str] = []
     for split in sorted(splits, key=lambda name: name != "test"):
         rows = curve(case, runs, "probe_accuracy", x="depth", last=True, where=lambda row, split=split: row["split"] == split)
@@ -131,7 +131,3 @@ def _ratio(rows: Sequence[Point], *more: float) -> marks.Axis:
 def _logits(rows: Sequence[Point]) -> list[Point]:
     last = max((row["depth"] for row in rows), default=0)
     return [{**row, "low": row["value"], "high": row["value"]} for row in rows if row["depth"] == last]
-
-
-def _runs(case: Case, runs: Mapping[str, Loaded]) -> list[Loaded]:
-    return [runs[member.key] for group in case.groups for member in group.members]

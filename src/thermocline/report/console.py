@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +21,14 @@ _COLOURS |= {"calibrated": "green", "over": "yellow", "under": "yellow", "off": 
 def terminal(summaries: Sequence[Summary]) -> Group:
     """The comparison table and the verdicts of every case, as something rich can print."""
     return Group(*itertools.chain.from_iterable(map(_case, cases(summaries))))
+
+
+def as_text(shown: RenderableType) -> str:
+    """What rich would print, as text without colours."""
+    console = Console(width=100, no_color=True)
+    with console.capture() as text:
+        console.print(shown)
+    return text.get()
 
 
 def line(one: Summary) -> str:
@@ -42,7 +50,7 @@ def _case(case: Case) -> list[RenderableType]:
     grid.add_column("")
     for group in case.groups:
         grid.add_column(group.label if group.finished else f"{group.label} (unfinished)", justify="right")
-    for part, lines in itertools.groupby(table.lines(case), key=lambda line: line.part):
+    for part, lines in table.parts(table.lines(case)):
         grid.add_section()
         grid.add_row(Text(part, style="bold"))
         for line in lines:
@@ -58,8 +66,7 @@ def _case(case: Case) -> list[RenderableType]:
 
 
 def _cell(cell: table.Cell) -> Text:
-    mark = f"{table.MARKS[cell.apart]} " if cell.apart else ""
-    return Text(f"{mark}{cell.text or '-'}" + (f"\n{cell.interval}" if cell.interval else ""))
+    return Text(f"{table.MARKS[cell.apart]}{cell.text or '-'}" + (f"\n{cell.interval}" if cell.interval else ""))
 
 
 def _advice(case: Case) -> list[RenderableType]:

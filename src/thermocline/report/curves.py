@@ -129,17 +129,13 @@ def rocs(case: Case, runs: Mapping[str, Loaded]) -> list[Point]:
 
 def confused(run: Loaded) -> list[Point]:
     """The pairs of classes most often confused, most often first."""
-    pairs: dict[tuple[str, str], dict[str, float]] = {}
-    for row in points(run, "confusion", last=True):
-        given = parameters(row["params"])
-        pairs.setdefault((given["label"], given["predicted"]), {})[given["part"]] = row["value"]
     names = run.provenance.get("classes", [])
-    found = sorted(pairs.items(), key=lambda pair: -pair[1]["share"])
+    found = sorted(facts.parts(run, "confusion", "label", "predicted").items(), key=lambda pair: -pair[1]["share"])
     return [
         {"pair": f"{label} as {predicted}", "label": label, "predicted": predicted, "value": _round(parts["share"]),
          "cosine": _round(parts.get("cosine", 1.0))}
         for pair, parts in found
-        for label, predicted in [[names[int(one)] if int(one) < len(names) else one for one in pair]]
+        for label, predicted in [[names[one] if one < len(names) else str(one) for one in pair]]
     ]  # fmt: skip
 
 

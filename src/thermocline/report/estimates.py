@@ -71,6 +71,15 @@ def estimate(values: Iterable[float], *, of: str = "") -> Estimate | None:
     return Estimate(mean, max(mean - half, least), min(mean + half, most), count, cut)
 
 
+def plural(count: int, what: str) -> str:
+    """So many of a thing.
+
+    >>> plural(1, "seed"), plural(2, "seed")
+    ('1 seed', '2 seeds')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def meet(one: Estimate, other: Estimate, paired: Estimate | None) -> bool:
     """Whether two means may be the same: the interval of their difference seed by seed has 0 in it or, where too few seeds are
     shared, their own intervals overlap.

@@ -146,6 +146,11 @@ class Case:
     title: str
     groups: tuple[Group, ...]
 
+    @property
+    def members(self) -> list[Summary]:
+        """The runs of all groups."""
+        return [member for group in self.groups for member in group.members]
+
 
 def learned(accuracy: float, *, guessing: float) -> bool:
     """Whether a net learned its training images: three times as many right as guessing gets, or a quarter of what it misses.
@@ -168,6 +173,14 @@ def lucky(share: float, count: int) -> float:
     (0.13, 1.0)
     """
     return min(1.0, share + LUCK * math.sqrt(share * (1 - share) / count))
+
+
+def detected(members: Iterable[Summary]) -> dict[str, list[str]]:
+    """The detectors that some runs have an AUROC of, by the set that they were shown."""
+    found: dict[str, list[str]] = {}
+    for name, detector in dict.fromkeys(key for one in members for key in one.auroc):
+        found.setdefault(name, []).append(detector)
+    return found
 
 
 def summary(runs: Paths | Iterable[Loaded]) -> list[Summary]:
@@ -208,12 +221,17 @@ def rank_rule(row: dict[str, Any]) -> tuple[str, float] | None:
 
 def reliability(run: Loaded, at: str) -> dict[int, dict[str, float]]:
     """The count, confidence and accuracy of each bin of the test set that has samples; `at`: "training" or "fitted"."""
-    found: dict[int, dict[str, float]] = {}
-    for row in points(run, "reliability", last=True):
+    return {index: part for (index,), part in sorted(parts(run, "reliability", "bin", at=at).items()) if part.get("count")}
+
+
+def parts(run: Loaded, measure: str, *numbered: str, **where: str) -> dict[tuple[int, ...], dict[str, float]]:
+    """What a measure of the test set says, part by part, by the numbers that its rows have under these names."""
+    found: dict[tuple[int, ...], dict[str, float]] = {}
+    for row in points(run, measure, last=True):
         given = parameters(row["params"])
-        if row["split"] == "test" and given.get("at") == at:
-            found.setdefault(int(given["bin"]), {})[given["part"]] = row["value"]
-    return {index: part for index, part in sorted(found.items()) if part.get("count")}
+        if row["split"] == "test" and where.items() <= given.items():
+            found.setdefault(tuple(int(given[name]) for name in numbered), {})[given["part"]] = row["value"]
+    return found
 
 
 def cases(summaries: Sequence[Summary]) -> list[Case]:
@@ -223,16 +241,13 @@ def cases(summaries: Sequence[Summary]) -> list[Case]:
         subjects.setdefault(tuple(one.settings[path] for path in _subject_paths(one)), []).append(one)
     found = []
     for members in subjects.values():
-        alike_named = [some[0] for some in subjects.values() if _names(some[0]) == _names(members[0])]
-        told_apart, arms = varying(alike_named, _subject_paths(members[0])), _arm_paths(members)
+        first = members[0]
+        alike_named = [some[0] for some in subjects.values() if (some[0].net, some[0].data) == (first.net, first.data)]
+        told_apart, arms = varying(alike_named, _subject_paths(first)), _arm_paths(members)
         for arm in dict.fromkeys(tuple(one.settings[path] for path in arms) for one in members):
             alike = [one for one in members if tuple(one.settings[path] for path in arms) == arm]
             found.append(Case(named(alike[0], [*told_apart, *arms]), _groups(alike)))
     return found
-
-
-def _names(one: Summary) -> tuple[str, str]:
-    return one.net, one.data
 
 
 def varying(summaries: Sequence[Summary], paths: Iterable[str]) -> list[str]:
@@ -299,11 +314,8 @@ def _probes(run: Loaded) -> dict[str, list[tuple[int, str, float]]]:
 
 def _merged(run: Loaded) -> dict[int, list[int]]:
     """Classes of which most test images are taken for another, whose mean feature points the same way."""
-    parts: dict[tuple[int, int], dict[str, float]] = {}
-    for row in points(run, "confusion", last=True):
-        given = parameters(row["params"])
-        parts.setdefault((int(given["predicted"]), int(given["label"])), {})[given["part"]] = row["value"]
-    pairs = sorted(pair for pair, part in parts.items() if part["share"] > 0.5 and part["cosine"] >= SAME)
+    found = parts(run, "confusion", "predicted", "label").items()
+    pairs = sorted(pair for pair, part in found if part["share"] > 0.5 and part["cosine"] >= SAME)
     return {into: sorted({into, *(label for other, label in pairs if other == into)}) for into, _ in pairs}
 
 

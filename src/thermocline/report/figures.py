@@ -36,7 +36,7 @@ _PAN = "[pointerdown[event.pointerType !== 'touch'], window:pointerup] > window:
 
 def draw(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> list[Figure]:
     """Every figure of a case, without those that have nothing to say of it: of one step, as a scan is, those over training."""
-    steps = {step for group in case.groups for one in group.members for step in runs[one.key].rows["step"].unique().to_pylist()}
+    steps = {step for one in case.members for step in runs[one.key].rows["step"].unique().to_pylist()}
     makers = [make for make in MAKERS if len(steps) > 1 or make not in over_training.MAKERS]
     return [made for make in makers if (made := make(case, runs, scale)) is not None]
 

@@ -95,15 +95,14 @@ def compared(case: Case) -> tuple[Group, ...]:
 
 def claims(case: Case) -> list[Claim]:
     """The claims that the runs of a case can speak to, with the smallest change of each that counts."""
-    members = [member for group in case.groups for member in group.members]
-    sets = list(dict.fromkeys(name for member in members for name in member.ood_drop))
-    detected = list(dict.fromkeys(name for member in members for name, detector in member.auroc if detector == "neco"))
-    return [*_shape_claims(members), *map(_drop_claim, sets), *map(_detection_claim, detected)]
+    sets = dict.fromkeys(name for member in case.members for name in member.ood_drop)
+    detected = dict.fromkeys(name for member in case.members for name, detector in member.auroc if detector == "neco")
+    return [*_shape_claims(case.members), *map(_drop_claim, sets), *map(_detection_claim, detected)]
 
 
 def described(case: Case) -> list[Claim]:
     """What is worth a card though no theory says which way temperature moves it."""
-    if not any(member.ece for group in case.groups for member in group.members):
+    if not any(member.ece for member in case.members):
         return []
     pick, spell = (lambda one: one.ece.get("training")), "{:.3f}".format
     return [Claim("Calibration", "ece", "the expected calibration error", pick, 0, 0.02, 1.0, ".3f", spell, spell)]
@@ -293,7 +292,7 @@ def _cautions(case: Case, base: Group, group: Group) -> list[Verdict]:
 def _idle(case: Case) -> list[str]:
     """What follows for the comparison where the coldest nets, or all, have not learned."""
     if all(group.finished and not group.learned for group in case.groups):
-        some = any(member.learned for group in case.groups for member in group.members)
+        some = any(member.learned for member in case.members)
         who = "At no temperature has every seed learned" if some else "None of these nets has learned"
         return [f"{who} its training images, so no claim is judged."]
     base, *hotter = compared(case)

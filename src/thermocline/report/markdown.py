@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -46,7 +45,7 @@ def _case(case: Case) -> Iterator[str]:
             yield f"- **{plain(verdict.word)}**: {plain(verdict.sentence)}"
     yield "### Comparison" if len(case.groups) > 1 else "### Numbers"
     rows = []
-    for part, lines in itertools.groupby(table.lines(case), key=lambda line: line.part):
+    for part, lines in table.parts(table.lines(case)):
         rows.append((f"*{part}*", *("" for _ in case.groups)))
         rows += [(line.label, *map(_cell, line.cells)) for line in lines]
     yield _table(("", *(group.label for group in case.groups)), rows)
@@ -64,8 +63,7 @@ def _figure(figure: Figure, link: str) -> Iterator[str]:
 
 
 def _cell(cell: table.Cell) -> str:
-    mark = f"{table.MARKS[cell.apart]} " if cell.apart else ""
-    return f"{mark}{cell.text}" + (f" [{cell.interval}]" if cell.interval else "")
+    return f"{table.MARKS[cell.apart]}{cell.text}" + (f" [{cell.interval}]" if cell.interval else "")
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

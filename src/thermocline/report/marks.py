@@ -16,6 +16,9 @@ from thermocline.report.theme import Temperatures
 from thermocline.report.trading import Setting
 
 HEIGHT = 250
+POINT: dict[str, Any] = {"filled": True, "opacity": 1, "stroke": "var(--paper)", "strokeWidth": 1}  # parted from what is below
+GUIDE: dict[str, Any] = {"color": "var(--muted)", "strokeDash": [3, 3], "strokeWidth": 1}  # a line to compare with
+TEMPERATURE = alt.Tooltip("series:N", title="temperature")
 
 
 @dataclass(frozen=True)
@@ -124,13 +127,13 @@ def _curves(rows: Sequence[Point], scale: Temperatures, *, x: Axis, y: Axis, dot
     band = base.mark_area(opacity=0.16).encode(y=y.y("low"), y2="high:Q")
     line = base.mark_line(strokeWidth=2, clip=True).encode(y=y.y(), strokeDash=dash(scale))
     tooltip = [
-        alt.Tooltip("series:N", title="temperature"),
+        TEMPERATURE,
         alt.Tooltip("x:Q", title=x.title),
         alt.Tooltip("value:Q", title=y.title, format=".4~g"),
         *([alt.Tooltip("layer:N", title="name")] if any(row["layer"] for row in rows) else []),
     ]
-    look: dict[str, Any] = {"size": 60, "opacity": 1} if dots else {"size": 40, "opacity": 0}
-    point = base.mark_point(filled=True, stroke="var(--paper)", strokeWidth=1, **look)
+    look = {"size": 60} if dots else {"size": 40, "opacity": 0}
+    point = base.mark_point(**{**POINT, **look})
     layers = [line, point.encode(y=y.y(), shape=shape(scale), tooltip=tooltip)]
     if any(row["low"] < row["high"] for row in rows):
         layers.insert(0, band)
@@ -146,13 +149,9 @@ def chosen_layer() -> alt.Chart:
 def threshold(y: Axis) -> alt.LayerChart:
     """The tolerance that ranks are counted at, as a line that the page's slider moves."""
     base = alt.Chart(data([{}])).transform_calculate(value=TOLERANCE).encode(y=y.y())
-    words = base.transform_calculate(words=f"'threshold ' + format({TOLERANCE}, '.2~g')").encode(
-        text="words:N", x=alt.XValue(4)
-    )
-    place = {"align": "left", "baseline": "top", "dy": 5}
-    outline = words.mark_text(stroke="var(--paper)", strokeWidth=4, strokeJoin="round", **place)
-    rule = base.mark_rule(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
-    return alt.LayerChart(layer=[rule, outline, words.mark_text(color="var(--ink)", **place)])
+    words = base.transform_calculate(words=f"'threshold ' + format({TOLERANCE}, '.2~g')")
+    named = haloed(words, alt.Text("words:N"), x=alt.XValue(4), align="left", baseline="top", dy=5)
+    return alt.LayerChart(layer=[base.mark_rule(**GUIDE), *named])
 
 
 def depth_marks(case: Case, rows: Sequence[Point], scale: Temperatures) -> list[alt.Chart]:
@@ -183,15 +182,21 @@ def last_above(scale: Temperatures, *, x: Axis, y: Axis) -> alt.Chart:
     """A mark on each falling curve at its last point above the threshold: where the count stops."""
     kept = alt.Chart().transform_filter(f"datum.value > {TOLERANCE}")
     kept = kept.transform_joinaggregate(last="max(x)", groupby=["series"]).transform_filter("datum.x === datum.last")
-    mark = kept.mark_point(filled=True, size=90, opacity=1, stroke="var(--paper)", strokeWidth=1)
-    tooltip = [alt.Tooltip("series:N", title="temperature"), alt.Tooltip("x:Q", title="singular values above the line")]
+    mark = kept.mark_point(size=90, **POINT)
+    tooltip = [TEMPERATURE, alt.Tooltip("x:Q", title="singular values above the line")]
     return mark.encode(x=x.x(), y=y.y(), color=colour(scale), shape=shape(scale), tooltip=tooltip)
 
 
 def reference(rows: Sequence[Point]) -> alt.Chart:
     """A grey line to compare curves with, one for all of them."""
-    line = alt.Chart(data(rows)).mark_line(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1.2)
+    line = alt.Chart(data(rows)).mark_line(**{**GUIDE, "strokeWidth": 1.2})
     return line.encode(x="x:Q", y="value:Q")
+
+
+def diagonal(x: Axis, y: Axis) -> alt.Chart:
+    """The line from (0, 0) to (1, 1)."""
+    ends = alt.Chart(data([{"x": 0, "value": 0}, {"x": 1, "value": 1}])).encode(x=x.x(), y=y.y())
+    return ends.mark_line(**GUIDE)
 
 
 def best_layer(rows: Sequence[Point], scale: Temperatures) -> alt.Chart:
@@ -204,9 +209,8 @@ def best_layer(rows: Sequence[Point], scale: Temperatures) -> alt.Chart:
 def horizontal(value: float, words: str, *, above: bool = False) -> alt.LayerChart:
     """A reference line across the panel, with its name at its left end, above or below."""
     base = alt.Chart(data([{"value": value}])).encode(y="value:Q")
-    rule = base.mark_rule(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
     side = {"baseline": "bottom", "dy": -5} if above else {"baseline": "top", "dy": 5}
-    return alt.LayerChart(layer=[rule, *haloed(base, words, x=alt.XValue(4), align="left", **side)])
+    return alt.LayerChart(layer=[base.mark_rule(**GUIDE), *haloed(base, words, x=alt.XValue(4), align="left", **side)])
 
 
 def fan(title: str, rows: Sequence[Point], hue: str, *, y: Axis, longest: int) -> Panel:
@@ -248,13 +252,13 @@ def recount(title: str, rows: Sequence[Point], scale: Temperatures) -> Panel:
     y = Axis("singular values above it", {"zero": True, "nice": 5}, ",.6~g")
     base = alt.Chart().transform_calculate(value=f"datum.counts[{CUT}]").encode(x=LAYER.x(), y=y.y(), color=colour(scale))
     tooltip = [
-        alt.Tooltip("series:N", title="temperature"),
+        TEMPERATURE,
         alt.Tooltip("x:Q", title="layer"),
         alt.Tooltip("layer:N", title="name"),
         alt.Tooltip("value:Q", title="rank"),
     ]
     line = base.mark_line(strokeWidth=2).encode(strokeDash=dash(scale))
-    point = base.mark_point(filled=True, size=60, opacity=1, stroke="var(--paper)", strokeWidth=1)
+    point = base.mark_point(size=60, **POINT)
     layers = (chosen_layer(), line, point.encode(shape=shape(scale), tooltip=tooltip))
     return Panel(title, layered(*layers), rows, description=f"{title}: rank by layer at the threshold of the slider")
 
@@ -278,9 +282,9 @@ def scatter(title: str, settings: Sequence[Setting], scale: Temperatures, *, y: 
         means.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
     ]
     seeds = base.transform_filter("datum.kind === 'seed'").mark_point(filled=True, size=20, opacity=1)
-    dot = means.mark_point(filled=True, size=130, opacity=1, stroke="var(--paper)", strokeWidth=1)
+    dot = means.mark_point(size=130, **POINT)
     layers = [
-        front.mark_line(color="var(--muted)", strokeWidth=1.5, strokeDash=[3, 3]),
+        front.mark_line(**{**GUIDE, "strokeWidth": 1.5}),
         *bars,
         *([seeds.encode(shape=shape(scale), tooltip=tooltip)] if any(row["kind"] == "seed" for row in rows) else []),
         dot.encode(shape=shape(scale), tooltip=tooltip),
@@ -289,12 +293,13 @@ def scatter(title: str, settings: Sequence[Setting], scale: Temperatures, *, y: 
 
 
 def haloed(
-    base: alt.Chart, words: str, *, align: str, baseline: str = "middle", dx: int = 0, dy: int = 0, **at: Any
+    base: alt.Chart, words: str | alt.Text, *, align: str, baseline: str = "middle", dx: int = 0, dy: int = 0, **at: Any
 ) -> list[alt.Chart]:
-    """Words that stay readable over lines: once as a thick outline in the paper's colour, once in ink."""
+    """Words, or those of a column, that stay readable over lines: a thick outline in the paper's colour, then ink."""
+    text = alt.TextValue(words) if isinstance(words, str) else words
     place = {"align": align, "baseline": baseline, "dx": dx, "dy": dy}
     outline = base.mark_text(stroke="var(--paper)", strokeWidth=4, strokeJoin="round", **place)
-    return [mark.encode(text=alt.TextValue(words), **at) for mark in (outline, base.mark_text(color="var(--ink)", **place))]
+    return [mark.encode(text=text, **at) for mark in (outline, base.mark_text(color="var(--ink)", **place))]
 
 
 def layered(*charts: alt.Chart | alt.LayerChart) -> alt.LayerChart:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -24,7 +23,7 @@ def tex(cases: Sequence[Case]) -> str:
     if len(cases) > 1:
         said.append(_row("", *(rf"\multicolumn{{{len(case.groups)}}}{{c}}{{{plain(case.title)}}}" for case in cases)))
     said.append(_row("", *(plain(_label(group)) for group in groups)))
-    for part, lines in itertools.groupby(table.lines(whole), key=lambda line: line.part):
+    for part, lines in table.parts(table.lines(whole)):
         said += [r"\midrule", _row(rf"\multicolumn{{{len(groups) + 1}}}{{l}}{{\emph{{{plain(part)}}}}}")]
         for line in lines:
             said.append(_row(plain(line.label), *(plain(cell.text) for cell in line.cells)))

@@ -54,9 +54,7 @@ def render(paths: Paths, output: str | Path, *, figures: str | Path | None = Non
 
     Formats tex and csv hold the table of numbers alone, which needs none of the packages that draw.
     """
-    if format not in FORMATS:
-        raise unknown("format", format, FORMATS)
-    check_ending(output, format)
+    check_format(format, output)
     if format in numbers.WRITERS:
         write(Path(output), numbers.WRITERS[format](cases(summary(load(paths)[0]))).encode())
         if figures is None:
@@ -219,8 +217,10 @@ def _policy(scripts: Sequence[str], *, live: bool) -> str:
     return f"default-src 'none';{own} script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
-def check_ending(output: str | Path, format: str) -> None:
-    """Raise where a file's name promises another format; one without an ending promises none."""
+def check_format(format: str, output: str | Path) -> None:
+    """Raise where there is no such format, or a file's name promises another; one without an ending promises none."""
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
     if (ending := Path(output).suffix)[1:].isalpha() and ending not in FORMATS[format]:
         raise InputError(f"{output} would hold {format}: end its name in .{format}")
 

@@ -23,7 +23,7 @@ def dots(title: str, rows: Sequence[Point], scale: Temperatures, *, columns: int
     y = alt.Y("detector:N", title=None, sort=list(order), axis=alt.Axis(grid=not roomy, tickBand="extent"))
     base = alt.Chart().encode(y=y, yOffset=offset, color=marks.colour(scale))
     tooltip = [
-        alt.Tooltip("series:N", title="temperature"),
+        marks.TEMPERATURE,
         alt.Tooltip("detector:N"),
         alt.Tooltip("value:Q", title="AUROC", format=".3f"),
         alt.Tooltip("low:Q", title="from", format=".3f"),
@@ -46,19 +46,17 @@ def dots(title: str, rows: Sequence[Point], scale: Temperatures, *, columns: int
 def reliability(title: str, rows: Sequence[Point], scale: Temperatures) -> marks.Panel:
     """Accuracy by confidence, one line a temperature, each point as large as its share of the samples; the diagonal."""
     x, y = marks.share("confidence"), marks.share("accuracy")
-    ends = alt.Chart(marks.data([{"x": 0, "value": 0}, {"x": 1, "value": 1}])).encode(x=x.x(), y=y.y())
-    diagonal = ends.mark_line(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
     base = alt.Chart().encode(x=x.x(), y=y.y(), color=marks.colour(scale))
     line = base.mark_line(strokeWidth=2).encode(strokeDash=marks.dash(scale))
     tooltip = [
-        alt.Tooltip("series:N", title="temperature"),
+        marks.TEMPERATURE,
         alt.Tooltip("x:Q", title="confidence", format=".1%"),
         alt.Tooltip("value:Q", title="accuracy", format=".1%"),
         alt.Tooltip("count:Q", title="images", format=",d"),
     ]
     size = alt.Size("share:Q", scale=alt.Scale(domain=[0, 1], range=[18, 420]), legend=None)
-    point = base.mark_point(filled=True, opacity=1, stroke="var(--paper)", strokeWidth=1)
-    layers = (diagonal, line, point.encode(shape=marks.shape(scale), size=size, tooltip=tooltip))
+    point = base.mark_point(**marks.POINT)
+    layers = (marks.diagonal(x, y), line, point.encode(shape=marks.shape(scale), size=size, tooltip=tooltip))
     return marks.Panel(title, marks.layered(*layers), rows, 300, f"Accuracy by confidence, {title[0].lower()}{title[1:]}")
 
 
@@ -87,20 +85,16 @@ def histogram(title: str, rows: Sequence[Point], hue: str) -> marks.Panel:
 def roc(title: str, rows: Sequence[Point], scale: Temperatures) -> marks.Panel:
     """The share of test images kept, by the share of other data let through; chance is the diagonal."""
     x, y = marks.share("other data let through"), marks.share("test images kept")
-    ends = alt.Chart(marks.data([{"x": 0, "value": 0}, {"x": 1, "value": 1}])).encode(x=x.x(), y=y.y())
-    diagonal = ends.mark_line(color="var(--muted)", strokeDash=[3, 3], strokeWidth=1)
     base = alt.Chart().transform_filter(f"datum.detector === {marks.SHOWN}").encode(x=x.x(), y=y.y(), color=marks.colour(scale))
     tooltip = [
-        alt.Tooltip("series:N", title="temperature"), alt.Tooltip("detector:N"),
+        marks.TEMPERATURE, alt.Tooltip("detector:N"),
         alt.Tooltip("x:Q", title=x.title, format=".1%"), alt.Tooltip("value:Q", title=y.title, format=".1%"),
     ]  # fmt: skip
     line = base.mark_line(strokeWidth=2).encode(strokeDash=marks.dash(scale))
     some = base.transform_filter("indexof([0.05, 0.2, 0.4, 0.6, 0.8], datum.x) >= 0")
-    point = some.mark_point(filled=True, size=60, opacity=1, stroke="var(--paper)", strokeWidth=1).encode(
-        shape=marks.shape(scale)
-    )
+    point = some.mark_point(size=60, **marks.POINT).encode(shape=marks.shape(scale))
     hover = base.mark_point(size=60, opacity=0).encode(tooltip=tooltip)
-    return marks.Panel(title, marks.layered(diagonal, line, point, hover), rows, 250, f"ROC, {title}")
+    return marks.Panel(title, marks.layered(marks.diagonal(x, y), line, point, hover), rows, 250, f"ROC, {title}")
 
 
 def collapse(title: str, rows: Sequence[Point], scale: Temperatures, order: Sequence[str]) -> marks.Panel:
@@ -111,7 +105,7 @@ def collapse(title: str, rows: Sequence[Point], scale: Temperatures, order: Sequ
     offset = alt.YOffset("series:N", scale=alt.Scale(paddingInner=0.2, paddingOuter=0.3), sort=scale.labels())
     base = alt.Chart().encode(y=y, yOffset=offset, color=marks.colour(scale))
     tooltip = [
-        alt.Tooltip("series:N", title="temperature"), alt.Tooltip("part:N"),
+        marks.TEMPERATURE, alt.Tooltip("part:N"),
         alt.Tooltip("value:Q", title="value", format=".3~g"),
     ]  # fmt: skip
     spread = base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q", **look), x2="high:Q")

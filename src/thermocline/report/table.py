@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,8 +13,8 @@ from thermocline.report.facts import Case, Group, Summary
 DETECTORS = ("neco", "neco-maxlogit", "msp")
 """Those the table shows where a run has them: the one that temperature is said to help [benammar2024neco], and a baseline."""
 
-MARKS = {"higher": "▲", "lower": "▼"}
-"""What stands before a number that lies outside the noise of seeds."""
+MARKS = {"higher": "▲ ", "lower": "▼ ", "": ""}
+"""What stands before a number, by whether it lies outside the noise of seeds."""
 
 LEGEND = "▲ ▼: higher or lower than the first column by more than the seeds differ, from three seeds on"
 
@@ -52,6 +53,11 @@ def lines(case: Case) -> list[Line]:
     return [line for line in found if any(cell.text for cell in line.cells)]
 
 
+def parts(lines: Iterable[Line]) -> list[tuple[str, list[Line]]]:
+    """The same under the titles of their parts."""
+    return [(part, list(some)) for part, some in itertools.groupby(lines, key=lambda line: line.part)]
+
+
 def _cell(group: Group, first: Group, measure: str, pick: Callable[[Summary], float | None], spell: Spell) -> Cell:
     value, base = (one.estimate(pick, of=measure) for one in (group, first))
     if value is None:
@@ -78,7 +84,7 @@ def apart(base: Estimate, value: Estimate, paired: Estimate | None = None) -> st
 
 
 def _wanted(case: Case) -> Iterator[tuple[str, str, str, Callable[[Summary], float | None], Spell]]:
-    members = [member for group in case.groups for member in group.members]
+    members = case.members
     classes, layers = (_common(getattr(one, name) for one in members) for name in ("classes", "layers"))
     yield "Fit", "Training accuracy", "accuracy", lambda one: one.train_accuracy, _percent
     yield "Fit", "Test accuracy", "accuracy", lambda one: one.test_accuracy, _percent

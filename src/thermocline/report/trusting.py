@@ -9,7 +9,7 @@ from typing import Any
 from thermocline.record import Loaded
 from thermocline.report import marks, scores
 from thermocline.report.curves import Point, confused, curve, histograms, reliability, rocs
-from thermocline.report.facts import Case, parameters
+from thermocline.report.facts import Case, detected, parameters
 from thermocline.report.figure import Figure
 from thermocline.report.marks import Panel
 from thermocline.report.theme import Temperatures
@@ -18,8 +18,7 @@ from thermocline.report.trading import traded
 
 def detection(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
     """How well every score tells other data apart."""
-    names = dict.fromkeys(name for group in case.groups for one in group.members for name, _ in one.auroc)
-    found = {name: _detectors(case, name) for name in names}
+    found = {name: _detectors(case, name) for name in detected(case.members)}
     values: dict[str, list[float]] = {}
     for row in (row for rows in found.values() for row in rows):
         values.setdefault(row["detector"], []).append(row["value"])
@@ -37,7 +36,7 @@ def detection(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Fi
 def _detectors(case: Case, name: str) -> list[Point]:
     found = []
     for group in case.groups:
-        for detector in dict.fromkeys(key for one in group.members for where, key in one.auroc if where == name):
+        for detector in detected(group.members).get(name, ()):
             key = (name, detector)
             value = group.estimate(lambda one, key=key: one.auroc.get(key), of="auroc")
             false_alarms = group.estimate(lambda one, key=key: one.fpr.get(key), of="fpr")
@@ -136,7 +135,7 @@ def confusions(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> F
 def tradeoff(case: Case, runs: Mapping[str, Loaded], scale: Temperatures) -> Figure:
     """What each temperature keeps for other data, against how well it notices them, and those that no other beats."""
     panels: list[Panel | str] = []
-    for name in dict.fromkeys(name for group in case.groups for one in group.members for name in one.ood_drop):
+    for name in dict.fromkeys(name for one in case.members for name in one.ood_drop):
         if len(settings := traded(case, name)) > 1:
             panels.append(marks.scatter(name, settings, scale, y="detection (NECO AUROC)"))
     sentence = (

@@ -10,6 +10,7 @@ from typing import Any
 from thermocline import spec as specs
 from thermocline.record import Loaded
 from thermocline.report import advice, judge, table
+from thermocline.report.estimates import plural
 from thermocline.report.facts import Case, Group, Summary
 from thermocline.report.figure import Figure
 from thermocline.report.judge import Claim, Verdict
@@ -61,7 +62,7 @@ def title(summaries: Sequence[Summary]) -> str:
 
 def subtitle(summaries: Sequence[Summary]) -> str:
     """How much evidence there is."""
-    parts = [f"{len(summaries)} run{'s' if len(summaries) > 1 else ''}"]
+    parts = [plural(len(summaries), "run")]
     for words, values in (("classes", {one.classes for one in summaries}), ("layers", {one.layers for one in summaries})):
         if len(values) == 1 and None not in values:
             parts.append(f"{values.pop()} {words}")
@@ -95,9 +96,8 @@ def overview(cases: Sequence[Case], figures: Sequence[Figure], scale: Temperatur
     columns = [{"title": case.title, "label": group.label, "seeds": _seeds(group), "swatch": scale.swatch(group.temperature)}
                for case in cases for group in case.groups]  # fmt: skip
     lines = [line for line in table.lines(everything) if len(_having(line, columns)) > 1]
-    parts = itertools.groupby(lines, key=lambda line: line.part)
     legend = [scale.swatch(value) for value in scale.values]
-    return {"columns": columns, "parts": [(part, list(some)) for part, some in parts], "legend": legend,
+    return {"columns": columns, "parts": table.parts(lines), "legend": legend,
             "figures": [shown(figure, 0) for figure in figures]}  # fmt: skip
 
 
@@ -225,7 +225,7 @@ def shown(figure: Figure, number: int) -> dict[str, Any]:
 
 def _tables(case: Case) -> list[list[tuple[str, list[table.Line]]]]:
     """The parts of the comparison, in two tables side by side where few temperatures leave the room."""
-    parts = [(part, list(some)) for part, some in itertools.groupby(table.lines(case), key=lambda line: line.part)]
+    parts = table.parts(table.lines(case))
     if len(case.groups) > 3 or len(parts) < 2:
         return [parts]
     heights = list(itertools.accumulate(len(some) + 1 for _, some in parts))
@@ -234,9 +234,7 @@ def _tables(case: Case) -> list[list[tuple[str, list[table.Line]]]]:
 
 
 def _seeds(group: Group) -> str:
-    count = group.seeds
-    state = "" if group.finished else ", unfinished"
-    return f"{count} seed{'s' if count > 1 else ''}{state}"
+    return plural(group.seeds, "seed") + ("" if group.finished else ", unfinished")
 
 
 def _interval(group: Group) -> str:

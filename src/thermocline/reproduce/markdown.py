@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from thermocline.experiments._claims import TEST_ACCURACY, TRAIN_ACCURACY, Claim
+from thermocline.report.estimates import plural
 from thermocline.reproduce import quantities, tables, wording
 from thermocline.reproduce.figure import caption
 from thermocline.reproduce.study import Study, counted, words
@@ -199,7 +200,7 @@ def totals(studies: Sequence[Study]) -> str:
     kinds = _kinds(studies)
     claims, closed, suggested = [*kinds[KINDS[0]], *kinds[KINDS[1]]], kinds[KINDS[2]], kinds[KINDS[3]]
     again = sum(len(study.findings) for study in studies) - len(claims) - len(closed) - len(suggested)
-    many = f"{len(studies)} experiment{'s' if len(studies) > 1 else ''}"
+    many = plural(len(studies), "experiment")
     parts = [f"{len(claims)} claims in {many}: {words(counted(claims))}."] if claims else []
     if closed:
         known = f"{len(closed)} follow from a formula and check the code as much as the papers ({words(counted(closed))})."

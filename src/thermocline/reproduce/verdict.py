@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from scipy.special import stdtr
 
 from thermocline.experiments._claims import Claim
-from thermocline.report.estimates import Estimate, estimate, student
+from thermocline.report.estimates import Estimate, estimate, plural, student
 
 HOLDS, DIRECTION, FAILS, UNDECIDED, ABSENT = "holds", "holds in direction", "does not hold", "undecided", "not run here"
 WORDS = (HOLDS, DIRECTION, FAILS, UNDECIDED, ABSENT)
@@ -107,7 +107,7 @@ def judge(claim: Claim, values: Sequence[Mapping[int, float]]) -> Finding:
     few = 1 if claim.exact else SEEDS
     if found.count < few:
         need = few - found.count
-        why = f"{_count(found.count, 'shared seed')}; {need} more needed"
+        why = f"{plural(found.count, 'shared seed')}; {need} more needed"
         return Finding(claim, tuple(values), found, Verdict(UNDECIDED, why))
     if claim.exact:  # true of every draw, or not
         found = replace(found, low=min(numbers), high=max(numbers))
@@ -210,14 +210,10 @@ def _more(d: Estimate, target: float) -> str:
     spread = (d.high - d.mean) * math.sqrt(d.count) / student(d.count)
     for count in range(d.count + 1, MOST + 1):
         if student(count) * spread / math.sqrt(count) < abs(d.mean - target):
-            return f"at this spread it would take about {_count(count - d.count, 'more seed')} to tell"
+            return f"at this spread it would take about {plural(count - d.count, 'more seed')} to tell"
     return f"at this spread it would take over {MOST} seeds to tell"
 
 
 def _lacking(claim: Claim, values: Sequence[Mapping[int, float]]) -> str:
     without = [arm.label for arm, found in zip(claim.arms, values) if not found]
     return f"no rows of {' and '.join(without)}" if without else "no seed in both arms"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -95,7 +95,7 @@ def _memory_said(what: spec.Run) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not (isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)):
+        if not measure.out_of_memory(error):
             raise
         smaller = f"train.batch (now {what.train.batch}), net.width or data.size"
         raise spec.Failure(f"out of memory: try a smaller {smaller}") from None

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from thermocline.softmax.temperature import entropy, tempered
+from thermocline.softmax.temperature import entropy, widened
 
 PUBLISHED = (-0.037, 0.481, -2.3, 4.917, -1.791)  # highest power first
 GATE = 0.5  # nats; at or below it a row is left alone
@@ -26,7 +26,7 @@ def adaptive_beta(entropy: Float[Tensor, "*shape"], coefficients: Sequence[float
     >>> adaptive_beta(torch.tensor([0.5, 0.8, 2.0, 4.41, 6.0]))
     tensor([1.0000, 1.0000, 2.0990, 2.4214, 1.0000])
     """
-    wide = tempered(entropy, 1.0)
+    wide = widened(entropy)
     value = torch.zeros_like(wide)
     for coefficient in coefficients:
         value = value * wide + coefficient
@@ -72,7 +72,7 @@ def sharpened(logits: Float[Tensor, "*shape"], beta: Float[Tensor, "*rest"], dim
     tensor([[0.5000, 0.5000],
             [1.0000, 0.0000]])
     """
-    e, nothing = tempered(logits, 1.0), _nothing(logits, dim)
+    e, nothing = widened(logits), _nothing(logits, dim)
     # Masked logits are set aside while beta multiplies: the gradient of beta would otherwise be 0 * inf.
     masked = e == -math.inf
     top = e.detach().masked_fill(nothing, 0).amax(dim, keepdim=True)

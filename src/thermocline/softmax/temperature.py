@@ -68,7 +68,7 @@ def logit_norm_cross_entropy(
     [0.5981, 0.5981]
     """
     # The constant of the authors' code, which keeps a zero vector a zero vector.
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    wide = widened(logits)
     unit = wide / (wide.norm(dim=1, keepdim=True) + 1e-7)
     return tempered_cross_entropy(unit, labels, temperature=temperature, label_smoothing=label_smoothing)
 
@@ -81,7 +81,7 @@ def temperature_for_norm(logits: Float[Tensor, "n c"], target: float) -> Float[T
     >>> temperature_for_norm(torch.tensor([[3.0, 4.0], [0.0, 5.0]]), 0.5)
     tensor(10.)
     """
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    wide = widened(logits)
     return (wide.norm() / (len(logits) ** 0.5 * target)).clamp(min=torch.finfo(wide.dtype).tiny)
 
 
@@ -99,7 +99,7 @@ def temperature_for_entropy(logits: Float[Tensor, "n c"], target: float) -> Floa
     """
     if not 0 < target < math.log(logits.shape[1]):
         raise ValueError(f"the entropy over {logits.shape[1]} classes lies between 0 and {math.log(logits.shape[1]):.4g}")
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    wide = widened(logits)
     with torch.no_grad():
         spread = (wide.amax(1) - wide.amin(1)).mean().clamp(min=torch.finfo(torch.float32).tiny)
         low, high = spread.log() - math.log(1e6), spread.log() + math.log(1e6)
@@ -142,12 +142,17 @@ def tempered(logits: Float[Tensor, "*shape"], temperature: Temperature) -> Float
     # To look at a tensor is to wait for its device.
     if not isinstance(temperature, Tensor) and not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
-    return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+    return widened(logits) / temperature
+
+
+def widened(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The same in float32 or wider."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _shifted(logits: Tensor, temperature: Temperature, dim: int) -> Tensor:
     """`tempered` logits of which the largest is 0: a T near 0 then takes the others to -inf, and that one nowhere."""
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    wide = widened(logits)
     return tempered(wide - wide.detach().amax(dim, keepdim=True), temperature)
 
 

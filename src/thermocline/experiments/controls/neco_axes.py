@@ -5,12 +5,14 @@ down before any of these numbers had been seen; by the other two heat was known 
 """
 
 from thermocline.experiments import _claims, _runes
-from thermocline.experiments._claims import Claim
+from thermocline.experiments._claims import Claim, Curve, Quantity
 
+ARMS = (_runes.COLD, _runes.HOT)
+OTHERS = (_runes.OOD, "digits")
 RUNS = _runes.runs()
-CLAIMS = [
-    Claim(_claims.at_dim(name, dim), "rises", (_runes.COLD, _runes.HOT))
-    for name in (_runes.OOD, "digits")
-    for dim in (10, 50, 100, 200)
+CLAIMS = [Claim(_claims.at_dim(name, dim), "rises", ARMS) for name in OTHERS for dim in (10, 50, 100, 200)]
+CURVES = [
+    Curve(f"AUROC of NECO by axes kept, {name}", Quantity("AUROC", "neco_by_dim", f"{name}/test"), "dim", ARMS)
+    for name in OTHERS
 ]
 COST = _runes.COST
